@@ -1,0 +1,111 @@
+"""The database: two engines a process, one that writes and one that can only read (design D7).
+
+Writing: SQLite begins IMMEDIATE with synchronous=FULL, so a read-then-write can't lose an update; PostgreSQL is
+READ COMMITTED, and `work` asks for REPEATABLE READ. Reading: autocommit on a connection that refuses to write.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flask import Flask
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from core.settings import Settings
+
+READING = "reading"
+THREADS = 16  # gunicorn.conf.py: a worker's threads; each may hold one connection of each engine
+BUSY_MS = 10_000
+
+db = SQLAlchemy()  # holds the metadata and the models; its session is never used on the call path
+
+
+class Database:
+    """Opens connections for one purpose each; nothing else in the product opens one."""
+
+    def __init__(self, writing: Engine, reading: Engine) -> None:
+        self.writing = writing
+        self.reading = reading
+        self.is_sqlite = writing.dialect.name == "sqlite"
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Give a writing transaction (READ COMMITTED on PostgreSQL): committed at the end, rolled back by an error."""
+        with self.writing.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def work(self) -> Iterator[Connection]:
+        """Give the transaction in which a flow works: as `write`, but REPEATABLE READ on PostgreSQL."""
+        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        with self.writing.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give an autocommit connection on which every statement that would write fails."""
+        with self.reading.connect() as connection:
+            yield connection
+
+
+def open_database(app: Flask, settings: Settings) -> Database:
+    """Make the two engines for `app`; connects to nothing yet."""
+    app.config["SQLALCHEMY_DATABASE_URI"] = settings.database_url
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = _options(settings.database_url)
+    app.config["SQLALCHEMY_BINDS"] = {
+        READING: {
+            "url": settings.database_url,
+            "isolation_level": "AUTOCOMMIT",
+            "pool_reset_on_return": None,
+        }
+    }
+    db.init_app(app)
+    with app.app_context():
+        database = Database(db.engines[None], db.engines[READING])
+    if database.is_sqlite:
+        event.listen(database.writing, "connect", _sqlite_writing)
+        event.listen(database.writing, "begin", _begin_immediate)
+        event.listen(database.reading, "connect", _sqlite_reading)
+    else:
+        event.listen(database.reading, "connect", _postgresql_reading)
+    return database
+
+
+def is_serialization_failure(error: BaseException) -> bool:
+    """Tell whether PostgreSQL asks for the transaction to be run again (40001, 40P01)."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in ("40001", "40P01")
+
+
+def is_busy(error: BaseException) -> bool:
+    """Tell whether SQLite's only writer lock could not be had in time."""
+    return isinstance(error, OperationalError) and "database is locked" in str(error.orig)
+
+
+def _options(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"pool_size": THREADS, "max_overflow": 8, "pool_use_lifo": True}
+    if make_url(url).get_backend_name() != "sqlite":
+        options["pool_pre_ping"] = True
+    return options
+
+
+def _sqlite_writing(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves; sqlite3 would begin late and deferred
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY_MS}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite_reading(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
+    for pragma in (f"busy_timeout={BUSY_MS}", "query_only=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _postgresql_reading(connection: Any, _record: object) -> None:
+    connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    connection.commit()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,129 @@
+"""What can be refused, in one tree. An error never commits; a translator per surface words it.
+
+AppError
+├── SettingsError        settings_invalid     the process can't start as configured
+├── BadRequest           bad_request          the caller sent something that can't be read
+│   ├── TooLarge         too_large
+│   └── InvalidCursor    invalid_cursor
+├── NotFound             not_found            unknown, or another person's: never told apart
+├── NotSignedIn          not_signed_in
+├── Forbidden            forbidden
+│   ├── CsrfFailed       csrf_failed
+│   └── ProofFailed      proof_failed
+├── Conflict             conflict             the same thing was changed at the same moment
+├── TooMany              too_many             a limit was reached; `retry_after` says when to come back
+└── Unavailable          unavailable          this process can't answer now
+"""
+
+from typing import ClassVar
+
+
+class AppError(Exception):
+    """A refusal with a stable `code`, an HTTP `status`, a `public` sentence and a `detail` for the log alone."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    public: str = "Something went wrong here. The reference finds it in the log."
+
+    def __init__(self, public: str | None = None, *, detail: str = "") -> None:
+        super().__init__(detail or public or self.public)
+        if public is not None:
+            self.public = public
+        self.detail = detail
+
+
+class SettingsError(AppError):
+    """The settings can't work; the sentence names every gap at once (design D10)."""
+
+    code = "settings_invalid"
+    status = 500
+    public = "The settings can't work."
+
+
+class BadRequest(AppError):
+    """The request can't be read."""
+
+    code = "bad_request"
+    status = 400
+    public = "The request can't be read."
+
+
+class TooLarge(BadRequest):
+    """The body is over the limit."""
+
+    code = "too_large"
+    status = 413
+    public = "The request is too large."
+
+
+class InvalidCursor(BadRequest):
+    """A list cursor that we didn't make, or made for somebody else."""
+
+    code = "invalid_cursor"
+    public = "The cursor is not valid. Start again without one."
+
+
+class NotFound(AppError):
+    """Nothing by that name that this person may see."""
+
+    code = "not_found"
+    status = 404
+    public = "There is nothing here by that name."
+
+
+class NotSignedIn(AppError):
+    """A page that needs a browser session was asked for without one."""
+
+    code = "not_signed_in"
+    status = 401
+    public = "Sign in first."
+
+
+class Forbidden(AppError):
+    """The signed-in person may not do this."""
+
+    code = "forbidden"
+    status = 403
+    public = "You can't do this here."
+
+
+class CsrfFailed(Forbidden):
+    """A form came without the token of this session."""
+
+    code = "csrf_failed"
+    public = "This form is from another session. Open the page again and repeat."
+
+
+class ProofFailed(Forbidden):
+    """The proof beside a decision is missing or wrong (design D4)."""
+
+    code = "proof_failed"
+    public = "The password is not right. Nothing was changed."
+
+
+class Conflict(AppError):
+    """Two changes met; nothing of this one was kept."""
+
+    code = "conflict"
+    status = 409
+    public = "Something else changed this at the same moment. Try again."
+
+
+class TooMany(AppError):
+    """A limit was reached."""
+
+    code = "too_many"
+    status = 429
+    public = "Too many tries. Wait a little."
+
+    def __init__(self, public: str | None = None, *, retry_after: int, detail: str = "") -> None:
+        super().__init__(public, detail=detail)
+        self.retry_after = retry_after
+
+
+class Unavailable(AppError):
+    """This process can't answer now: busy database, no place left."""
+
+    code = "unavailable"
+    status = 503
+    public = "The server is busy. Try again in a moment."

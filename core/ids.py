@@ -1,0 +1,53 @@
+"""Names and secrets made from chance: time-ordered ids, 256-bit tokens, digests."""
+
+import base64
+import hashlib
+import secrets
+from typing import Protocol
+
+from core.clock import Clock, to_us
+
+
+class Chance(Protocol):
+    """Gives random bytes."""
+
+    def bytes(self, count: int) -> bytes:
+        """Give `count` unpredictable bytes."""
+
+
+class SystemChance:
+    """The operating system's random bytes."""
+
+    def bytes(self, count: int) -> bytes:
+        """Give `count` unpredictable bytes."""
+        return secrets.token_bytes(count)
+
+
+class Ids:
+    """Makes ids and tokens from one clock and one source of chance."""
+
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self._clock = clock
+        self._chance = chance
+
+    def new(self, prefix: str) -> str:
+        """Give a time-ordered id, `prefix` + `_` + a UUIDv7 (RFC 9562 5.7) as 32 hex digits."""
+        milliseconds = to_us(self._clock.now()) // 1000
+        value = milliseconds << 80 | int.from_bytes(self._chance.bytes(10), "big")
+        value = value & ~(0xF << 76) | 0x7 << 76  # version 7
+        value = value & ~(0x3 << 62) | 0x2 << 62  # RFC 9562 variant
+        return f"{prefix}_{value:032x}"
+
+    def token(self, prefix: str) -> str:
+        """Give a 256-bit secret, `prefix` + `_` + 43 characters of base64url."""
+        return f"{prefix}_{urlsafe(self._chance.bytes(32))}"
+
+
+def urlsafe(raw: bytes) -> str:
+    """Write bytes as base64url without padding (RFC 4648 5)."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def digest_of(secret: str) -> str:
+    """Give the SHA-256 of a secret as hex: the only form in which a token is stored."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

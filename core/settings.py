@@ -1,0 +1,274 @@
+"""Everything that changes how this process behaves, read once from the environment (design D10)."""
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from core.errors import SettingsError
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 6535
+DEMO_FLOWS = ("flows.catalogue.shop",)
+SECRET_FILE = "secret-key"
+SHORTEST_KEY = 32
+NOTHING: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Argon2:
+    """The cost of a password check: passes, KiB of memory, lanes (RFC 9106)."""
+
+    time_cost: int = 3
+    memory_kib: int = 65536
+    parallelism: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long things live."""
+
+    access_token: timedelta = timedelta(hours=1)
+    refresh_idle: timedelta = timedelta(days=30)
+    refresh_absolute: timedelta = timedelta(days=90)
+    refresh_grace: timedelta = timedelta(seconds=60)
+    auth_code: timedelta = timedelta(seconds=120)
+    authorization_request: timedelta = timedelta(minutes=30)
+    confirmation_undecided: timedelta = timedelta(minutes=15)
+    confirmation_approved: timedelta = timedelta(minutes=10)
+    session_idle: timedelta = timedelta(hours=12)
+    session_remembered: timedelta = timedelta(days=14)
+    fresh_sign_in: timedelta = timedelta(minutes=10)
+    request_key: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The frozen settings of one process; `secret_keys` are `(current, *older)`."""
+
+    base_url: str
+    port: int
+    instance: Path
+    database_url: str
+    secret_keys: tuple[str, ...]
+    production: bool
+    workers: int = 2
+    flows: tuple[str, ...] = DEMO_FLOWS
+    allowed_origins: frozenset[str] = frozenset()
+    trusted_proxies: int = 0
+    unattended_clients: frozenset[str] = frozenset()
+    argon2: Argon2 = Argon2()
+    lifetimes: Lifetimes = Lifetimes()
+    write_deadline: timedelta = timedelta(seconds=5)
+    result_bytes: int = 100_000
+    smtp_url: str | None = None
+    mail_from: str = "countersign@localhost"
+
+    def __repr__(self) -> str:
+        return f"Settings(base_url={self.base_url!r}, production={self.production})"
+
+    @property
+    def issuer(self) -> str:
+        """The authorization server's name, compared letter by letter by clients (RFC 8414 2)."""
+        return self.base_url
+
+    @property
+    def resource(self) -> str:
+        """The one protected resource (RFC 8707, RFC 9728)."""
+        return f"{self.base_url}/mcp"
+
+    @property
+    def origin(self) -> str:
+        """Scheme and authority of the base URL."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def prefix(self) -> str:
+        """The path of the base URL, `""` at the root."""
+        return urlsplit(self.base_url).path
+
+    @property
+    def cookie_alone_decides(self) -> bool:
+        """Whether a fresh sign-in is proof enough: https on a host that isn't this machine (design D4)."""
+        return self.base_url.startswith("https://") and not is_loopback(urlsplit(self.base_url).hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether `host` names this machine itself."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Settings:
+    """Read the settings from `COUNTERSIGN_*` and `.env`; raise SettingsError naming every gap at once.
+
+    A base URL on a host other than this machine means production unless COUNTERSIGN_ENV says otherwise;
+    in production the secret keys must exist and the base URL must be https.
+    """
+    folder = folder or Path.cwd()
+    given = {**_read_dotenv(folder / ".env"), **(os.environ if environ is None else environ)}
+    reader = _Reader(given)
+    port = reader.value("PORT", DEFAULT_PORT, _port)
+    base_url = reader.value("BASE_URL", f"http://localhost:{port}", _base_url)
+    instance = reader.value("INSTANCE", folder / "instance", lambda text: Path(text).expanduser().absolute())
+    on_this_machine = is_loopback(urlsplit(base_url).hostname or "")
+    production = reader.value("ENV", not on_this_machine, _production)
+    if production and not base_url.startswith("https://") and not on_this_machine:
+        reader.faults.append("COUNTERSIGN_BASE_URL must be https in production")
+    keys = reader.value("SECRET_KEYS", NOTHING, _keys) or _read_secret_file(instance / SECRET_FILE, reader.faults)
+    settings = Settings(
+        base_url=base_url,
+        port=port,
+        instance=instance,
+        database_url=reader.value("DATABASE_URL", f"sqlite:///{instance / 'countersign.db'}", _database_url),
+        secret_keys=keys,
+        production=production,
+        workers=reader.value("WORKERS", 2, _positive),
+        flows=reader.value("FLOWS", DEMO_FLOWS, _words),
+        allowed_origins=frozenset(reader.value("ALLOWED_ORIGINS", NOTHING, _words)),
+        trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
+        unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
+        argon2=reader.value("ARGON2", Argon2(), _argon2),
+        lifetimes=_lifetimes(reader),
+        write_deadline=timedelta(seconds=reader.value("WRITE_DEADLINE", 5, _positive)),
+        result_bytes=reader.value("RESULT_BYTES", 100_000, _positive),
+        smtp_url=reader.value("SMTP_URL", None, _smtp_url),
+        mail_from=reader.value("MAIL_FROM", "countersign@localhost", str.strip),
+    )
+    if reader.faults:
+        raise SettingsError("; ".join(reader.faults))
+    return settings
+
+
+def _lifetimes(reader: "_Reader") -> Lifetimes:
+    defaults = Lifetimes()
+    return Lifetimes(
+        **{
+            name: timedelta(
+                seconds=reader.value(f"{name.upper()}_SECONDS", int(getattr(defaults, name).total_seconds()), _positive)
+            )
+            for name in Lifetimes.__slots__
+        }
+    )
+
+
+class _Reader:
+    """Casts each variable as it is read and collects what can't be used."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self.faults: list[str] = []
+
+    def value(self, name: str, default: T, cast: Callable[[str], T]) -> T:
+        text = self._given.get(f"COUNTERSIGN_{name}", "").strip()
+        if not text:
+            return default
+        try:
+            return cast(text)
+        except ValueError as error:
+            self.faults.append(f"COUNTERSIGN_{name}: {error}")
+            return default
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    """Read `NAME=value` lines; the process environment wins over them."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path.name} can't be read: {error}") from None
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    return {name.strip().removeprefix("export "): value.strip().strip("\"'") for name, value in pairs}
+
+
+def _read_secret_file(path: Path, faults: list[str]) -> tuple[str, ...]:
+    try:
+        text = path.read_text("ascii")
+    except FileNotFoundError:
+        faults.append("no secret key: run `countersign secrets init` or set COUNTERSIGN_SECRET_KEYS")
+        return ()
+    except (OSError, UnicodeDecodeError):
+        faults.append(f"the secret key file {path} can't be read")
+        return ()
+    try:
+        return _keys(",".join(text.split()))
+    except ValueError as error:
+        faults.append(f"the secret key file {path} is damaged: {error}")
+        return ()
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    keys = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not keys or any(not re.fullmatch(rf"[\w-]{{{SHORTEST_KEY},}}", key, re.ASCII) for key in keys):
+        raise ValueError(f"each key needs at least {SHORTEST_KEY} characters of A-Z a-z 0-9 _ -, the newest first")
+    return keys
+
+
+def _base_url(text: str) -> str:
+    parts = urlsplit(text.rstrip("/"))
+    plain = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    if not plain or parts.username or parts.netloc != parts.netloc.lower() or re.search(r"\s|//|/\.", parts.path):
+        raise ValueError("must be like https://app.example.com or https://app.example.com/team/a, in lower case")
+    return parts.geturl()
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise ValueError("must be a port from 1 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if _count(text) < 1:
+        raise ValueError("must be at least 1")
+    return int(text)
+
+
+def _production(text: str) -> bool:
+    if text not in ("production", "development"):
+        raise ValueError("must be production or development")
+    return text == "production"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part for part in re.split(r"[,\s]+", text) if part)
+
+
+def _argon2(text: str) -> Argon2:
+    try:
+        time_cost, memory_kib, parallelism = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError("must be three numbers: passes, KiB, lanes") from None
+    return Argon2(time_cost, memory_kib, parallelism)
+
+
+def _database_url(text: str) -> str:
+    if text.startswith("postgresql://"):
+        return text.replace("postgresql://", "postgresql+psycopg://", 1)
+    if not text.startswith(("sqlite:///", "postgresql+psycopg://")):
+        raise ValueError("must start with sqlite:/// or postgresql://")
+    return text
+
+
+def _smtp_url(text: str) -> str:
+    if urlsplit(text).scheme not in ("smtp", "smtps"):
+        raise ValueError("must be like smtps://user:password@mail.example.com:465")
+    return text

@@ -1,0 +1,56 @@
+"""What a flow may do, declared once: it feeds manifest, annotations, consent, approval page, audit and the check."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Table
+
+
+class Verb(StrEnum):
+    """What is done to a target."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    SEND = "send"
+    CALL = "call"
+    PROPOSE = "propose"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A verb, a target in the words of the house, and the tables that the target names."""
+
+    verb: Verb
+    target: str
+    tables: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.verb}:{self.target}"
+
+
+def reads(target: str, *tables: type | Table) -> Effect:
+    """Declare that the flow reads `target`, which names these tables (mapped classes or Tables)."""
+    return Effect(Verb.READ, target, _names(tables))
+
+
+def writes(target: str, *tables: type | Table) -> Effect:
+    """Declare that the flow inserts or updates `target`; reading it is included."""
+    return Effect(Verb.WRITE, target, _names(tables))
+
+
+def deletes(target: str, *tables: type | Table) -> Effect:
+    """Declare that the flow deletes from `target`; reading it is included."""
+    return Effect(Verb.DELETE, target, _names(tables))
+
+
+def sends(target: str) -> Effect:
+    """Declare that a message leaves after commit, e.g. `sends("email")`."""
+    return Effect(Verb.SEND, target)
+
+
+def _names(tables: tuple[type | Table, ...]) -> frozenset[str]:
+    return frozenset(
+        table.fullname if isinstance(table, Table) else table.__table__.fullname  # type: ignore[attr-defined]
+        for table in tables
+    )

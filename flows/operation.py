@@ -1,0 +1,179 @@
+"""A flow: one typed operation of the application, declared beside the function that does it."""
+
+import inspect
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict
+
+from core.errors import AppError
+from flows.effects import Effect, Verb
+
+if TYPE_CHECKING:
+    from flows.world import World
+
+
+class Params(BaseModel):
+    """What a flow takes: closed and strict, so that nothing is guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Result(BaseModel):
+    """What a flow gives: closed data, no handles."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitive:
+    """Marks a field (`Annotated[str, Sensitive()]`) that is shown where a person decides and stored as a digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Marks a field (`Annotated[str, Secret()]`) that is masked everywhere."""
+
+
+class FlowError(AppError):
+    """A failure that the flow declares: its `code` and `public` sentence go to the agent and to the run page."""
+
+    code = "flow_failed"
+    status = 409
+
+
+class Rule(StrEnum):
+    """The least that has to confirm a flow that isn't read-only; policy can only raise it."""
+
+    CLIENT = "client"
+    HUMAN = "human"
+
+
+class Source(StrEnum):
+    """Where a flow comes from."""
+
+    FLOW = "flow"
+    BUILTIN = "builtin"
+
+
+class FlowFault(AppError):
+    """A declaration that can't stand; raised where it is made, collected by the registry."""
+
+    code = "flow_fault"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The declaration of one flow; made by `@flow`, held by the registry."""
+
+    id: str
+    title: str
+    summary: str
+    params: type[Params]
+    result: type[Result]
+    function: Callable[[Any, Any], Any]
+    effects: tuple[Effect, ...] = ()
+    scope: str | None = None
+    rule: Rule | None = None
+    asks: str | None = None
+    facts: Callable[[Any, Any], Mapping[str, object]] | None = None
+    errors: tuple[type[FlowError], ...] = ()
+    unattended: bool = False
+    amount: str | None = None
+    version: int = 1
+    source: Source = Source.FLOW
+    group: frozenset[str] | None = None
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether every declared effect is a read."""
+        return all(effect.verb is Verb.READ for effect in self.effects)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether a delete is among the declared effects."""
+        return any(effect.verb is Verb.DELETE for effect in self.effects)
+
+    @property
+    def tool_name(self) -> str:
+        """The name of its MCP tool."""
+        return self.id.replace(".", "_")
+
+    @property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        """The scopes it needs: of each group any one (design §5)."""
+        group = self.group or (READ_GROUP if self.only_reads else INVOKE_GROUP)
+        return (group,) if self.scope is None else (group, frozenset({self.scope}))
+
+
+READ_GROUP = frozenset({"mcp:flows:read", "console:flows:read"})
+INVOKE_GROUP = frozenset({"mcp:action:invoke", "console:flows:invoke"})
+
+
+def flow(
+    *,
+    id: str,  # noqa: A002 - the design's word for it
+    title: str,
+    effects: tuple[Effect, ...] | list[Effect],
+    scope: str | None = None,
+    rule: Rule | None = None,
+    asks: str | None = None,
+    facts: Callable[[Any, Any], Mapping[str, object]] | None = None,
+    errors: tuple[type[FlowError], ...] = (),
+    unattended: bool = False,
+    amount: str | None = None,
+    version: int = 1,
+) -> "Callable[[Callable[[Any, World], Any]], Flow]":
+    """Declare the decorated `(params, world) -> result` function as a flow; registers nothing.
+
+    `asks` is the one sentence that a person decides on, e.g. `"Refund {amount} of order {number}"`. Its fields are
+    filled from `facts(params, world)`, which reads them on the server, and else from the validated params.
+    """
+
+    def declare(function: "Callable[[Any, World], Any]") -> Flow:
+        params, result = _types_of(function)
+        declared = Flow(
+            id=id,
+            title=title,
+            summary=inspect.cleandoc(function.__doc__ or ""),
+            params=params,
+            result=result,
+            function=function,
+            effects=tuple(effects),
+            scope=scope,
+            asks=asks,
+            facts=facts,
+            errors=errors,
+            unattended=unattended,
+            amount=amount,
+            version=version,
+        )
+        return declared if declared.only_reads else replace(declared, rule=rule or Rule.HUMAN)
+
+    return declare
+
+
+def asked_fields(template: str) -> tuple[str, ...]:
+    """Give the names that an `asks` template is filled with; raise ValueError for anything but plain `{name}`."""
+    names = []
+    for _, name, spec, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if not name.isidentifier() or spec or conversion:
+            raise ValueError(f"only plain {{name}} fields, not {{{name}}}")
+        names.append(name)
+    return tuple(names)
+
+
+def _types_of(function: Callable[..., Any]) -> tuple[type[Params], type[Result]]:
+    hints = get_type_hints(function, localns={"World": object})
+    first = next(iter(inspect.signature(function).parameters), None)
+    params, result = hints.get(first or ""), hints.get("return")
+    if not (isinstance(params, type) and issubclass(params, Params)):
+        raise FlowFault(f"{function.__qualname__}: its first parameter must be a subclass of Params")
+    if not (isinstance(result, type) and issubclass(result, Result)):
+        raise FlowFault(f"{function.__qualname__}: it must return a subclass of Result")
+    return params, result
