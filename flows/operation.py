@@ -86,6 +86,7 @@ class Flow:
     version: int = 1
     source: Source = Source.FLOW
     group: frozenset[str] | None = None
+    client_capabilities: frozenset[str] = frozenset()
 
     @property
     def only_reads(self) -> bool:
@@ -126,11 +127,14 @@ def flow(
     unattended: bool = False,
     amount: str | None = None,
     version: int = 1,
+    client_capabilities: frozenset[str] = frozenset(),
 ) -> "Callable[[Callable[[Any, World], Any]], Flow]":
     """Declare the decorated `(params, world) -> result` function as a flow; registers nothing.
 
     `asks` is the one sentence that a person decides on, e.g. `"Refund {amount} of order {number}"`. Its fields are
     filled from `facts(params, world)`, which reads them on the server, and else from the validated params.
+    `client_capabilities` names what the agent's client must have declared, e.g. `{"sampling"}`; a client without it
+    is refused before anything runs (MCP 2026-07-28, -32021).
     """
 
     def declare(function: "Callable[[Any, World], Any]") -> Flow:
@@ -150,6 +154,7 @@ def flow(
             unattended=unattended,
             amount=amount,
             version=version,
+            client_capabilities=client_capabilities,
         )
         return declared if declared.only_reads else replace(declared, rule=rule or Rule.HUMAN)
 
