@@ -4,10 +4,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 import pytest
+from playwright.sync_api import BrowserContext
 
 from tests.support.browser import FormBrowser
 from tests.support.html import NotOnPage, Page
@@ -25,8 +27,12 @@ CONSENT = """<!doctype html><title>Connect?</title><style>.x{}</style><main><h1>
 <a href="/elsewhere">Leave</a></main>"""
 
 
+Posted = tuple[str, str, list[tuple[str, str]], str | None]
+Site = tuple[str, list[Posted]]
+
+
 class _Site(BaseHTTPRequestHandler):
-    seen: list[tuple[str, str, list[tuple[str, str]], str | None]]
+    seen: list[Posted]
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
@@ -64,8 +70,8 @@ class _Site(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def site() -> Iterator[tuple[str, list]]:
-    seen: list = []
+def site() -> Iterator[Site]:
+    seen: list[Posted] = []
     handler = type("Site", (_Site,), {"seen": seen})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever)
@@ -75,7 +81,7 @@ def site() -> Iterator[tuple[str, list]]:
         thread.join()
 
 
-def test_a_form_sends_what_a_browser_sends_and_stops_at_the_callback(site):
+def test_a_form_sends_what_a_browser_sends_and_stops_at_the_callback(site: Site) -> None:
     base, seen = site
     browser = FormBrowser(base)
     browser._account = ("a@example.test", "pw")
@@ -89,7 +95,7 @@ def test_a_form_sends_what_a_browser_sends_and_stops_at_the_callback(site):
     assert seen == [("/decide", "s=1", fields, base)]
 
 
-def test_a_label_that_is_not_there_shows_the_page(site):
+def test_a_label_that_is_not_there_shows_the_page(site: Site) -> None:
     browser = FormBrowser(site[0])
     browser.open("/")
 
@@ -101,7 +107,7 @@ def test_a_label_that_is_not_there_shows_the_page(site):
         browser.open("/loop")
 
 
-def test_another_origin_is_never_opened(site):
+def test_another_origin_is_never_opened(site: Site) -> None:
     browser = FormBrowser(site[0])
     browser.open("/")
 
@@ -110,13 +116,13 @@ def test_another_origin_is_never_opened(site):
     assert browser.sent_to == "http://127.0.0.1:1/callback?code=x"
 
 
-def test_hidden_words_are_not_text_and_disabled_fields_are_not_sent():
+def test_hidden_words_are_not_text_and_disabled_fields_are_not_sent() -> None:
     page = Page("http://localhost/", 200, {}, "<head><title>T</title></head><script>no()</script><p>Yes<b>!</b>")
 
     assert (page.text, page.title) == ("Yes !", "T")
 
 
-def test_raw_calls_carry_both_envelope_and_headers(site):
+def test_raw_calls_carry_both_envelope_and_headers(site: Site) -> None:
     base, _ = site
     raw = RawMcp(base + "/mcp", "cs_at_x")
 
@@ -125,7 +131,7 @@ def test_raw_calls_carry_both_envelope_and_headers(site):
 
 
 @pytest.mark.parametrize("address", [("192.0.2.1", 80), ("example.com", 80), ("2001:db8::1", 80)])
-def test_nothing_leaves_loopback(address):
+def test_nothing_leaves_loopback(address: tuple[str, int]) -> None:
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family) as sock, pytest.raises(BeyondLoopback):
         sock.connect(address)
@@ -134,7 +140,9 @@ def test_nothing_leaves_loopback(address):
 
 
 @pytest.mark.db
-def test_each_database_is_fresh(database_url: str, database_kind: str, new_database_url: Callable, tmp_path):
+def test_each_database_is_fresh(
+    database_url: str, database_kind: str, new_database_url: Callable[[Path], str], tmp_path: Path
+) -> None:
     if database_kind == "sqlite":
         assert not (tmp_path / "countersign.db").exists()
         return
@@ -145,7 +153,7 @@ def test_each_database_is_fresh(database_url: str, database_kind: str, new_datab
 
 
 @pytest.mark.browser
-def test_chromium_submits_the_same_form(site, chromium_context):
+def test_chromium_submits_the_same_form(site: Site, chromium_context: BrowserContext) -> None:
     base, seen = site
     page = chromium_context.new_page()
     page.route("http://127.0.0.1:33418/**", lambda route: route.fulfill(body="back"))
