@@ -15,7 +15,7 @@ from core.errors import SettingsError
 T = TypeVar("T")
 
 DEFAULT_PORT = 6535
-DEMO_FLOWS = ("flows.catalogue.shop",)
+DEMO_FLOWS = tuple(f"flows.catalogue.{noun}" for noun in ("orders", "customers", "stock", "reports"))
 SECRET_FILE = "secret-key"
 SHORTEST_KEY = 32
 NOTHING: tuple[str, ...] = ()
