@@ -1,0 +1,52 @@
+"""Brings the database to the revision of this code, and says which revision it has."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from core.db import Database
+
+FOLDER = Path(__file__).parent
+VERSION_TABLE = "cs_alembic_version"
+DEMO = "demo"
+LOCK = 0x636F756E746572  # "counter": no other program's advisory lock by accident
+
+
+def upgrade(database: Database, *, demo: bool) -> None:
+    """Bring the database to the newest revision, all or nothing; `demo` also makes the demo shop's tables.
+
+    Two processes that upgrade at once wait for each other (SQLite: the writer lock; PostgreSQL: an advisory lock).
+    """
+    with database.write() as connection:
+        if not database.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+        config = _config(connection)
+        command.upgrade(config, "main@head")
+        if demo:
+            command.upgrade(config, f"{DEMO}@head")
+
+
+def current(connection: Connection) -> frozenset[str]:
+    """Give the revisions that the database has, empty when it has never been upgraded."""
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    return frozenset(context.get_current_heads())
+
+
+def expected(*, demo: bool) -> frozenset[str]:
+    """Give the revisions that this code works with."""
+    scripts = ScriptDirectory.from_config(_config())
+    branches = ("main", DEMO) if demo else ("main",)
+    heads = (scripts.get_revision(f"{branch}@head") for branch in branches)
+    return frozenset(head.revision for head in heads if head is not None)
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(FOLDER))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", f"{FOLDER / 'versions'}\n{FOLDER / DEMO}")
+    return config
