@@ -45,7 +45,7 @@ class MemoryStorage:
 
 
 @dataclass(slots=True)
-class Person:
+class BrowserPerson:
     """How the person behind the agent answers the consent page; change it to answer the next one otherwise."""
 
     browser: FormBrowser
@@ -93,7 +93,7 @@ class Answer:
 class Agent:
     """The official client, called from a test that is not asynchronous."""
 
-    def __init__(self, portal: BlockingPortal, client: Client, storage: MemoryStorage, person: Person) -> None:
+    def __init__(self, portal: BlockingPortal, client: Client, storage: MemoryStorage, person: BrowserPerson) -> None:
         self._portal, self.client, self.storage, self.person = portal, client, storage, person
         self._schemas: dict[str, dict[str, Any] | None] = {}
 
@@ -163,7 +163,7 @@ def connect(
 ) -> Iterator[Agent]:
     """Register, send the person to sign in and consent, and yield the connected agent."""
     storage = storage or MemoryStorage()
-    person = Person(browser, tick, untick)
+    person = BrowserPerson(browser, tick, untick)
     metadata = OAuthClientMetadata.model_validate(
         {"client_name": client_name, "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
     )

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ from playwright.sync_api import BrowserContext
 
 from tests.support.browser import FormBrowser
 from tests.support.html import NotOnPage, Page
+from tests.support.missing import missing_lines, skip_or_fail
 from tests.support.network import BeyondLoopback
 from tests.support.raw_mcp import RawMcp
 
@@ -163,3 +165,15 @@ def test_chromium_submits_the_same_form(site: Site, chromium_context: BrowserCon
 
     page.wait_for_url("http://127.0.0.1:33418/**")
     assert seen[-1][2][:2] == [("csrf", "c1"), ("scope", "a:read")]
+
+
+def test_a_missing_program_is_a_skip_and_in_ci_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception):
+        skip_or_fail("Frobnicator", counts)
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="Frobnicator is missing"):
+        skip_or_fail("Frobnicator", counts)
+
+    assert missing_lines(counts) == ["SKIPPED for want of Frobnicator: 1 test(s)"]
