@@ -1,10 +1,8 @@
 """What every HTTP answer of this process has: a reference, the right headers, and errors in the reader's form."""
 
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import orjson
@@ -12,6 +10,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from core.errors import AppError, TooLarge, TooMany
+from core.ids import Chance
 from core.logs import reference
 from core.settings import Settings
 
@@ -29,8 +28,7 @@ PAGE_HEADERS = {
     "connect-src 'self'; font-src 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: under that, browsers post a page's own forms with `Origin: null` (measured in Chromium).
-    "Referrer-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
@@ -53,13 +51,13 @@ class Prefix:
         return self._app(environ, start)
 
 
-def register_http(app: Flask, settings: Settings, error_page: ErrorPage) -> None:
+def register_http(app: Flask, settings: Settings, chance: Chance, error_page: ErrorPage) -> None:
     """Give every answer of `app` its reference, headers and error form."""
     app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
     app.config["MAX_FORM_MEMORY_SIZE"] = BODY_LIMIT
     if settings.prefix:
         app.wsgi_app = Prefix(app.wsgi_app, settings.prefix)  # type: ignore[method-assign, assignment]
-    app.before_request(_name_the_request)
+    app.before_request(lambda: _name_the_request(chance.bytes(8).hex()))
     app.after_request(_finish)
     translator = _Translator(error_page)
     app.register_error_handler(AppError, translator.refused)
@@ -67,9 +65,9 @@ def register_http(app: Flask, settings: Settings, error_page: ErrorPage) -> None
     app.register_error_handler(Exception, translator.surprise)
 
 
-def _name_the_request() -> None:
-    g.reference = secrets.token_hex(8)
-    reference.set(g.reference)
+def _name_the_request(name: str) -> None:
+    g.reference = name
+    reference.set(name)
 
 
 def _finish(response: Response) -> Response:
@@ -151,10 +149,12 @@ def preflight(methods: str) -> Response:
     return response
 
 
-def same_origin(settings: Settings) -> bool:
-    """Tell whether the request's Origin, when it has one, is our own: no page of another site posts here."""
-    origin = request.headers.get("Origin")
-    if origin is None or origin == settings.origin:
-        return True
-    # In development the same server is reached as localhost, 127.0.0.1 and ::1; cookies differ, ports don't.
-    return not settings.production and urlsplit(origin).netloc == request.host
+def from_own_page(settings: Settings) -> bool:
+    """Tell whether no browser says that this request comes from another site's page (beside the CSRF token).
+
+    Fetch Metadata decides where the browser sends it: with `no-referrer`, Chromium's Origin on a form is `null`.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return request.headers.get("Origin", settings.origin) in (settings.origin, "null", f"http://{request.host}")

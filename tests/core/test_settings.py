@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from core.errors import SettingsError
+from core.settings import load_settings
+
+KEY = "k" * 43
+
+
+def settings_of(tmp_path: Path, **given: str):
+    environ = {f"COUNTERSIGN_{name}": value for name, value in ({"SECRET_KEYS": KEY} | given).items()}
+    return load_settings(environ, folder=tmp_path)
+
+
+def test_without_settings_it_is_a_development_server_on_localhost(tmp_path):
+    settings = settings_of(tmp_path)
+
+    assert (settings.base_url, settings.resource) == ("http://localhost:6535", "http://localhost:6535/mcp")
+    assert not settings.production
+    assert settings.database_url == f"sqlite:///{tmp_path}/instance/countersign.db"
+
+
+def test_a_base_url_elsewhere_means_production_and_must_be_https(tmp_path):
+    assert settings_of(tmp_path, BASE_URL="https://app.example.com/team/a").prefix == "/team/a"
+    with pytest.raises(SettingsError, match="must be https"):
+        settings_of(tmp_path, BASE_URL="http://app.example.com")
+
+
+def test_every_gap_is_named_at_once(tmp_path):
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"COUNTERSIGN_PORT": "x", "COUNTERSIGN_DATABASE_URL": "mysql://h/d"}, folder=tmp_path)
+
+    assert all(word in caught.value.public for word in ("PORT", "DATABASE_URL", "secrets init"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "app.example.com",
+        "https://APP.example.com",
+        "https://u@h",
+        "https://h/?x",
+        "https://h//a",
+        "ftp://h",
+        "https://h/../a",
+    ],
+)
+def test_a_base_url_that_clients_could_spell_in_two_ways_is_refused(tmp_path, url):
+    with pytest.raises(SettingsError, match="BASE_URL"):
+        settings_of(tmp_path, BASE_URL=url)
+
+
+@pytest.mark.parametrize("content", ["short", "", "k" * 20 + "\n", "kä" * 40])
+def test_a_damaged_secret_file_is_named(tmp_path, content):
+    (tmp_path / "instance").mkdir()
+    (tmp_path / "instance" / "secret-key").write_text(content)
+
+    with pytest.raises(SettingsError, match="secret key file"):
+        load_settings({}, folder=tmp_path)
+
+
+def test_the_newest_key_stands_first_in_the_secret_file(tmp_path):
+    (tmp_path / "instance").mkdir()
+    (tmp_path / "instance" / "secret-key").write_text(f"{'n' * 40}\n{'o' * 40}\n")
+
+    assert load_settings({}, folder=tmp_path).secret_keys == ("n" * 40, "o" * 40)
+
+
+def test_the_environment_wins_over_the_env_file(tmp_path):
+    (tmp_path / ".env").write_text('# mine\nCOUNTERSIGN_PORT=7001\nexport COUNTERSIGN_WORKERS="3"\n')
+
+    settings = settings_of(tmp_path, PORT="7002")
+
+    assert (settings.port, settings.workers) == (7002, 3)
+
+
+def test_no_secret_is_in_the_representation(tmp_path):
+    assert KEY not in repr(settings_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("base_url", "alone"),
+    [
+        ("https://app.example.com", True),
+        ("http://localhost:6535", False),
+        ("https://localhost", False),
+        ("https://127.0.0.1", False),
+    ],
+)
+def test_a_cookie_alone_decides_only_on_https_elsewhere(tmp_path, base_url, alone):
+    assert settings_of(tmp_path, BASE_URL=base_url).cookie_alone_decides is alone
