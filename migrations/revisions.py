@@ -1,5 +1,6 @@
 """Brings the database to the revision of this code, and says which revision it has."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from alembic import command
@@ -9,11 +10,25 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from core.db import Database
+from core.errors import AppError
 
 FOLDER = Path(__file__).parent
 VERSION_TABLE = "cs_alembic_version"
 DEMO = "demo"
 LOCK = 0x636F756E746572  # "counter": no other program's advisory lock by accident
+
+
+class WrongRevision(AppError):
+    """The tables are older or newer than this code (design D7)."""
+
+    code = "wrong_revision"
+    status = 503
+    public = "The database is at another revision than this program. Run `countersign db upgrade`, then start again."
+
+
+def is_demo(flows: Sequence[str]) -> bool:
+    """Tell whether these flow modules (COUNTERSIGN_FLOWS) are the demo shop's, which needs tables of its own."""
+    return any(name.startswith("flows.catalogue.") for name in flows)
 
 
 def upgrade(database: Database, *, demo: bool) -> None:
@@ -42,6 +57,15 @@ def expected(*, demo: bool) -> frozenset[str]:
     branches = ("main", DEMO) if demo else ("main",)
     heads = (scripts.get_revision(f"{branch}@head") for branch in branches)
     return frozenset(head.revision for head in heads if head is not None)
+
+
+def require_current(database: Database, *, demo: bool) -> None:
+    """Do nothing when the database has the expected revisions; raise WrongRevision otherwise."""
+    with database.read() as connection:
+        found = current(connection)
+    wanted = expected(demo=demo)
+    if not wanted <= found:  # a demo shop that is no longer served may stay
+        raise WrongRevision(detail=f"found {sorted(found)}, expected {sorted(wanted)}")
 
 
 def _config(connection: Connection | None = None) -> Config:

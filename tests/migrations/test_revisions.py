@@ -11,20 +11,24 @@ from alembic.migration import MigrationContext
 from flask import Flask
 from sqlalchemy import inspect
 
+from auth import models as auth_models
 from core.db import Database, db, open_database
 from core.settings import load_settings
-import auth.models, policy.models, flows.models
+from flows import models as flow_models
+from flows.catalogue import seed, tables
 from migrations import revisions
+from policy import models as policy_models
 from tests.support.server import REPO, clean_environment
 
 pytestmark = pytest.mark.db
+DECLARED = (auth_models, policy_models, flow_models, tables)  # importing them fills the metadata
 KEY = "k" * 43
 UPGRADE = """
 import sys, pathlib, flask
 from core.db import open_database
 from core.settings import load_settings
 from migrations import revisions
-revisions.upgrade(open_database(flask.Flask("x"), load_settings(folder=pathlib.Path(sys.argv[1]))), demo=False)
+revisions.upgrade(open_database(flask.Flask("x"), load_settings(folder=pathlib.Path(sys.argv[1]))), demo=True)
 """
 
 
@@ -62,7 +66,7 @@ def _tables(database: Database) -> set[str]:
 
 
 def test_upgrading_an_empty_database_makes_exactly_the_declared_tables(database):
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
 
     assert _differences(database) == []
 
@@ -70,12 +74,12 @@ def test_upgrading_an_empty_database_makes_exactly_the_declared_tables(database)
 def test_the_revision_is_the_expected_one_after_an_upgrade_and_none_before(database):
     with database.read() as connection:
         before = revisions.current(connection)
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
     with database.read() as connection:
         after = revisions.current(connection)
 
     assert before == frozenset()
-    assert after == revisions.expected(demo=False)
+    assert after == revisions.expected(demo=True)
 
 
 def test_an_application_without_the_demo_shop_gets_only_our_own_tables(database):
@@ -87,9 +91,9 @@ def test_an_application_without_the_demo_shop_gets_only_our_own_tables(database)
 
 
 def test_an_upgrade_done_twice_changes_nothing(database):
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
     before = _tables(database)
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
 
     assert _tables(database) == before
     assert _differences(database) == []
@@ -97,7 +101,7 @@ def test_an_upgrade_done_twice_changes_nothing(database):
 
 def test_the_demo_shop_can_be_added_later(database):
     revisions.upgrade(database, demo=False)
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
 
     assert _differences(database) == []
 
@@ -106,7 +110,7 @@ def test_the_applications_own_tables_are_left_alone(database):
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
         connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('theirs')")
-    revisions.upgrade(database, demo=False)
+    revisions.upgrade(database, demo=True)
 
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all() == ["theirs"]
@@ -116,9 +120,36 @@ def test_a_failed_upgrade_leaves_nothing_half_made(database):
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE cs_step (x INTEGER)")
     with pytest.raises(Exception, match="cs_step"):
-        revisions.upgrade(database, demo=False)
+        revisions.upgrade(database, demo=True)
 
     assert _tables(database) == {"cs_step"}
+
+
+def test_a_database_at_another_revision_is_refused_and_the_command_named(database):
+    with pytest.raises(revisions.WrongRevision, match="found"):
+        revisions.require_current(database, demo=False)
+    revisions.upgrade(database, demo=True)
+
+    revisions.require_current(database, demo=True)
+    revisions.require_current(database, demo=False)
+    assert "countersign db upgrade" in revisions.WrongRevision.public
+
+
+def test_a_database_newer_than_the_program_is_refused(database):
+    revisions.upgrade(database, demo=False)
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE cs_alembic_version SET version_num = '9999'")
+
+    with pytest.raises(revisions.WrongRevision):
+        revisions.require_current(database, demo=False)
+
+
+def test_the_shop_is_filled_once(database):
+    revisions.upgrade(database, demo=True)
+    with database.write() as connection:
+        assert seed.load_shop(connection) is True
+    with database.write() as connection:
+        assert seed.load_shop(connection) is False
 
 
 def test_two_processes_that_upgrade_at_once_both_end_well(database, database_url, tmp_path):
