@@ -110,11 +110,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def load_settings(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Settings:
+def load_settings(
+    environ: Mapping[str, str] | None = None, *, folder: Path | None = None, before_secrets: bool = False
+) -> Settings:
     """Read the settings from `COUNTERSIGN_*` and `.env`; raise SettingsError naming every gap at once.
 
     A base URL on a host other than this machine means production unless COUNTERSIGN_ENV says otherwise;
-    in production the secret keys must exist and the base URL must be https.
+    in production the base URL must be https. `before_secrets` is for the commands that make the key file:
+    without one, `secret_keys` is empty instead of a gap.
     """
     folder = folder or Path.cwd()
     given = {**_read_dotenv(folder / ".env"), **(os.environ if environ is None else environ)}
@@ -126,7 +129,8 @@ def load_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
     production = reader.value("ENV", not on_this_machine, _production)
     if production and not base_url.startswith("https://") and not on_this_machine:
         reader.faults.append("COUNTERSIGN_BASE_URL must be https in production")
-    keys = reader.value("SECRET_KEYS", NOTHING, _keys) or _read_secret_file(instance / SECRET_FILE, reader.faults)
+    keys = reader.value("SECRET_KEYS", NOTHING, _keys)
+    keys = keys or _read_secret_file(instance / SECRET_FILE, reader.faults, needed=not before_secrets)
     settings = Settings(
         base_url=base_url,
         port=port,
@@ -193,11 +197,12 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     return {name.strip().removeprefix("export "): value.strip().strip("\"'") for name, value in pairs}
 
 
-def _read_secret_file(path: Path, faults: list[str]) -> tuple[str, ...]:
+def _read_secret_file(path: Path, faults: list[str], *, needed: bool) -> tuple[str, ...]:
     try:
         text = path.read_text("ascii")
-    except FileNotFoundError:
-        faults.append("no secret key: run `countersign secrets init` or set COUNTERSIGN_SECRET_KEYS")
+    except (FileNotFoundError, NotADirectoryError):
+        if needed:
+            faults.append("no secret key: run `countersign secrets init` or set COUNTERSIGN_SECRET_KEYS")
         return ()
     except (OSError, UnicodeDecodeError):
         faults.append(f"the secret key file {path} can't be read")
