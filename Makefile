@@ -1,0 +1,28 @@
+# Thin: each target makes the environment when it is missing and runs one plain command (see README, "Commands").
+PYTHON ?= python3
+BIN := .venv/bin
+CODE := core flows policy auth mcp_provider web cli migrations app.py gunicorn.conf.py
+
+.PHONY: serve test check bench
+
+serve: .venv/installed
+	@$(BIN)/countersign serve
+
+test: .venv/installed
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+
+bench: .venv/installed
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+# Everything by hash, nothing built in a place that downloads by itself.
+.venv/installed: requirements-dev.lock requirements-build.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock -r requirements-build.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
