@@ -1,0 +1,48 @@
+"""What this server says of itself: RFC 8414 (authorization server) and RFC 9728 (protected resource)."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from core.settings import Settings
+from policy.scopes import Scopes
+
+OFFLINE = "offline_access"
+AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
+RESOURCE_DOCUMENT = "/.well-known/oauth-protected-resource"
+SERVER_DOCUMENT = "/.well-known/oauth-authorization-server"
+
+
+def resource_metadata_url(settings: Settings) -> str:
+    """Give the address of the resource's document: the well-known part before the path (RFC 9728 3.1)."""
+    return f"{settings.origin}{RESOURCE_DOCUMENT}{urlsplit(settings.resource).path}"
+
+
+def resource_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
+    """Give the protected resource metadata; `scopes_supported` is what a client asks for at first (R2, R9)."""
+    return {
+        "resource": settings.resource,
+        "authorization_servers": [settings.issuer],
+        "scopes_supported": list(scopes.read_scopes),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Countersign",
+    }
+
+
+def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
+    """Give the authorization server metadata: everything that can be consented (checklist S3)."""
+    oauth = f"{settings.base_url}/oauth"
+    return {
+        "issuer": settings.issuer,
+        "authorization_endpoint": f"{oauth}/authorize",
+        "token_endpoint": f"{oauth}/token",
+        "registration_endpoint": f"{oauth}/register",
+        "revocation_endpoint": f"{oauth}/revoke",
+        "scopes_supported": [*scopes.consentable, OFFLINE],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_methods_supported": list(AUTH_METHODS),
+        "revocation_endpoint_auth_methods_supported": list(AUTH_METHODS),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+    }
