@@ -1,0 +1,39 @@
+"""The `countersign` command: its nouns, and one way to refuse."""
+
+import os
+from typing import Any
+
+import click
+
+from cli import clients, database, flows, operators, secret_key, serve, tokens
+from cli.parts import Build
+from cli.refusals import told_in_one_line
+
+
+class CommandLine(click.Group):
+    """A group whose refusals are one line each."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        with told_in_one_line():
+            return super().invoke(ctx)
+
+
+def command_line(build: Build) -> click.Group:
+    """Give the whole command line; `build` makes the application's parts when a command first needs them."""
+    group = CommandLine("countersign", help="Let people's AI agents operate your application.", callback=_private)
+    for command in (
+        serve.command(build),
+        secret_key.command(),
+        database.command(build),
+        operators.command(build),
+        clients.command(build),
+        flows.command(build),
+        tokens.command(build),
+    ):
+        group.add_command(command)
+    return group
+
+
+def _private() -> None:
+    os.umask(0o077)  # whatever a command creates is its user's alone

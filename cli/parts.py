@@ -1,0 +1,31 @@
+"""What the commands are handed: the built application, as far as they use it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from auth.clients import Clients
+from auth.local import LocalIdentities
+from auth.operators import Operators
+from core.db import Database
+from core.settings import Settings
+from flows.registry import Registry
+
+
+class Parts(Protocol):
+    """The built parts; `app.Parts` has more of them."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def database(self) -> Database: ...
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def operators(self) -> Operators: ...
+    @property
+    def clients(self) -> Clients: ...
+    @property
+    def local(self) -> LocalIdentities: ...
+
+
+Build = Callable[[], Parts]

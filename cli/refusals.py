@@ -1,0 +1,59 @@
+"""How a command says no: one line on standard error with a stable code, exit status 1, never a traceback."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+from sqlalchemy.exc import DBAPIError
+
+from core.errors import AppError
+
+
+class PortBusy(AppError):
+    """Somebody listens where we were to listen."""
+
+    code = "port_busy"
+
+
+class InstanceUnwritable(AppError):
+    """The folder for keys, database and mails can't be used."""
+
+    code = "instance_unwritable"
+
+
+class NoSuchName(AppError):
+    """A name given on the command line that nobody and nothing has."""
+
+    code = "not_found"
+    status = 404
+
+
+class Refused(click.ClickException):
+    """A refusal in the words of this surface."""
+
+    exit_code = 1
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(f"{code}: {sentence}")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the one line."""
+        click.echo(f"countersign: {self.message}", file=file or sys.stderr)
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Translate what the product raises; anything else is a defect of ours and keeps its traceback."""
+    try:
+        yield
+    except AppError as error:
+        raise Refused(error.code, error.public) from None
+    except DBAPIError as error:
+        raise Refused("database_unavailable", _first_line(error)) from None
+
+
+def _first_line(error: DBAPIError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    return f"The database can't be used: {lines[0] if lines else type(error.orig).__name__}"
