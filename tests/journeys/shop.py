@@ -35,7 +35,7 @@ def refundable_order(agent: Agent, *, skip: int = 0) -> dict[str, Any]:
 
 def ask_for_refund(agent: Agent, order: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Call the refund without a confirmation; return the arguments with the token and phrase that would spend it."""
-    arguments = {"order_id": order["id"], "reason": "damaged in transit", **more}
+    arguments = {"order_id": order["number"], "reason": "damaged in transit", **more}
     asked = agent.call("orders_refund", arguments)
     assert asked.status == "confirmation_required", asked
     assert not asked.is_error

@@ -43,7 +43,7 @@ def test_a_confirmed_refund_runs_once_and_is_traced(server: ServerProcess, mode:
         assert again["runId"] == done["runId"]
         assert len(refunds_done(agent)) == before + 1
         assert refunds_done(agent)[0]["runId"] == done["runId"]
-        assert agent.call("orders_get", order_id=order["id"])["status"] == "refunded"
+        assert agent.call("orders_get", order_id=order["number"])["order"]["status"] == "refunded"
         _check_trace(agent.call("traces_get", runId=done["runId"]).data)
         assert _mails_about(server, order) == 1
 
