@@ -13,7 +13,7 @@ reference: ContextVar[str | None] = ContextVar("reference", default=None)
 
 # Whatever looks like one of our secrets, and whatever stands behind a name that OAuth gives to one.
 SECRETS = re.compile(
-    r"cs_(?:at|rt|ct|ac|cl|ss)_[\w-]+"
+    r"cs_(?:at|rt|ct|ac|cs|ss)_[\w-]+"
     r"|(?<=earer )[\w.~+/=-]+"
     r"|(?i:(?<=code_verifier=)|(?<=refresh_token=)|(?<=client_secret=)|(?<=access_token=)|(?<=password=)|(?<=code=))[^&\s'\"]+"
 )

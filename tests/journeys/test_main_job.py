@@ -69,5 +69,5 @@ def _check_trace(trace: dict[str, Any]) -> None:
 
 def _mails_about(server: ServerProcess, order: dict[str, Any]) -> int:
     outbox = server.instance.folder / "outbox"
-    wait_until("the mail", lambda: outbox.is_dir() and any(outbox.iterdir()))
-    return sum(str(order["number"]) in path.read_text() for path in outbox.iterdir())
+    words = f"order {order['number']} to your card"
+    return wait_until("the mail", lambda: sum(words in path.read_text() for path in outbox.glob("*.eml")))
