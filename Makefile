@@ -1,7 +1,7 @@
 # Thin: each target makes the environment when it is missing and runs one plain command (see README, "Commands").
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := core flows policy auth mcp_provider web cli migrations app.py gunicorn.conf.py
+CODE := core flows policy auth mcp_provider web cli migrations bench app.py gunicorn.conf.py
 
 .PHONY: serve test check bench
 
