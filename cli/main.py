@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from cli import clients, database, flows, operators, secret_key, serve, tokens
-from cli.parts import Build
+from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
+from migrations import revisions
 
 
 class CommandLine(click.Group):
@@ -21,15 +22,21 @@ class CommandLine(click.Group):
 
 def command_line(build: Build) -> click.Group:
     """Give the whole command line; `build` makes the application's parts when a command first needs them."""
+
+    def build_current() -> Parts:
+        parts = build()
+        revisions.require_current(parts.database, demo=revisions.is_demo(parts.settings.flows))
+        return parts
+
     group = CommandLine("countersign", help="Let people's AI agents operate your application.", callback=_private)
     for command in (
         serve.command(build),
         secret_key.command(),
         database.command(build),
-        operators.command(build),
-        clients.command(build),
+        operators.command(build_current),
+        clients.command(build_current),
         flows.command(build),
-        tokens.command(build),
+        tokens.command(build_current),
     ):
         group.add_command(command)
     return group
