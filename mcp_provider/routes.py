@@ -1,0 +1,101 @@
+"""`POST /mcp`: the checks before a message is a message, in their order (checklist W53)."""
+
+from flask import Blueprint, Response, request
+from flask.blueprints import BlueprintSetupState
+from flask.typing import ResponseReturnValue
+from mcp_types.jsonrpc import INVALID_REQUEST
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Rule
+
+from auth.bearer import Bearer, Challenge
+from core.http import BODY_LIMIT, preflight, with_cors
+from core.logs import reference
+from core.seal import Sealer
+from core.settings import Settings
+from flows.registry import Registry
+from mcp_provider.calls import Calls
+from mcp_provider.endpoint import Endpoint, Reply, error_reply
+from mcp_provider.messages import RpcError
+from mcp_provider.methods import Methods
+from mcp_provider.origins import Origins
+from mcp_provider.sessions import Sessions
+from mcp_provider.tools import Tools
+from mcp_provider.wire import Headers
+from policy.dispatch import Door
+from policy.scopes import Scopes
+
+ENDPOINT = "mcp.answer"
+ALLOWED = "POST, OPTIONS"
+JSON = "application/json"
+ADDRESSES = ("/mcp", "/mcp/")  # both, since a redirect would turn a POST into a GET (case C04)
+
+
+def mcp_routes(
+    *, settings: Settings, bearer: Bearer, door: Door, registry: Registry, scopes: Scopes, sealer: Sealer
+) -> Blueprint:
+    """Serve the MCP endpoint of both eras at `/mcp`."""
+    blueprint = Blueprint("mcp", __name__)
+    sessions = Sessions(sealer)
+    methods = Methods(Tools(registry, scopes, sealer), Calls(registry, scopes, door), sessions)
+    endpoint = Endpoint(methods, sessions, bearer)
+    origins = Origins(settings)
+
+    @blueprint.endpoint(ENDPOINT)
+    def answer() -> ResponseReturnValue:
+        headers = Headers.of(request.environ)
+        try:
+            origins.check(request.environ)
+            if request.method == "OPTIONS":
+                return preflight(ALLOWED)
+            principal = endpoint.principal(request.environ.get("HTTP_AUTHORIZATION"))
+            if isinstance(principal, Challenge):
+                return _challenged(principal)
+            return _response(endpoint.reply(principal, headers, _body()))
+        except RpcError as error:
+            return _response(error_reply(None, error, omit_id=headers.look_modern))
+
+    @blueprint.record
+    def every_method(state: BlueprintSetupState) -> None:
+        # Without a list of methods, so that each of them is judged here and none answered before authentication.
+        for address in ADDRESSES:
+            state.app.url_map.add(Rule(address, endpoint=ENDPOINT))
+
+    return blueprint
+
+
+def _body() -> bytes:
+    """Give the body of a POST of JSON within the limit; raise RpcError with 405, 415 or 413."""
+    if request.method != "POST":
+        raise _refused(405, "Only POST and OPTIONS are answered here.")
+    if request.mimetype != JSON or request.mimetype_params.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+        raise _refused(415, "The content type must be application/json in UTF-8.")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _refused(415, "The body must come without a content encoding.")
+    try:
+        body = request.get_data(cache=False)
+    except HTTPException as error:
+        raise _refused(error.code or 400, f"The body can't be read, or is over {BODY_LIMIT} bytes.") from None
+    return body
+
+
+def _refused(http_status: int, public: str) -> RpcError:
+    return RpcError(INVALID_REQUEST, public, http_status=http_status)
+
+
+def _challenged(challenge: Challenge) -> Response:
+    body = {**challenge.body, "reference": reference.get()}
+    return _response(Reply.of_json(body, challenge.status, {"WWW-Authenticate": challenge.header}))
+
+
+def _response(reply: Reply) -> Response:
+    response = Response(reply.body, status=reply.status, headers=reply.headers)
+    if not reply.body:
+        del response.headers["Content-Type"]  # case C34: nothing has no type
+        response.headers["Content-Length"] = "0"
+    else:
+        response.headers["Content-Type"] = JSON
+        response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "no-store"
+    if reply.status == 405:
+        response.headers["Allow"] = ALLOWED
+    return with_cors(response)

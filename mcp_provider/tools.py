@@ -1,0 +1,137 @@
+"""`tools/list`: a tool is a flow in MCP's words; which of them a grant sees, page by page (design §6)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import orjson
+from mcp_types.jsonrpc import INVALID_PARAMS
+
+from core.seal import BadSeal, Sealer
+from flows.effects import Verb
+from flows.operation import Flow
+from flows.registry import Registry
+from flows.schema import input_schema, output_schema, write_outcome_schema
+from mcp_provider.calls import RESERVED
+from mcp_provider.messages import RpcError
+from policy.builtin import ACTION_TOOLS, ActionTool
+from policy.principal import Principal
+from policy.scopes import Scopes
+
+PAGE = 200
+CURSOR, CURSOR_LIFETIME = "mcp-tools-cursor", timedelta(hours=1)
+FIRST_TOOL = "manifest.get"  # always listed, and the first: it names what could be granted
+ANNOTATIONS_SINCE, STRUCTURED_SINCE = "2025-03-26", "2025-06-18"  # W17
+REACHES_OUT = frozenset({Verb.SEND, Verb.CALL})
+CHANGES = frozenset({Verb.WRITE, Verb.DELETE, Verb.SEND, Verb.CALL})
+INVOKE_TOOL, CONFIRM_TOOL = ACTION_TOOLS
+RESERVED_SCHEMAS = {name: INVOKE_TOOL.input_schema["properties"][name] for name in RESERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A written declaration, and the flow whose scopes decide whether it is shown; None: always."""
+
+    flow: Flow | None
+    written: bytes
+
+
+class Tools:
+    """Declares the tools of a registry, once a revision."""
+
+    def __init__(self, registry: Registry, scopes: Scopes, sealer: Sealer) -> None:
+        self._registry = registry
+        self._scopes = scopes
+        self._sealer = sealer
+        self._written: dict[str, tuple[Listed, ...]] = {}
+
+    def page(self, principal: Principal, version: str, cursor: str | None) -> dict[str, Any]:
+        """Give the members of one page; raise RpcError for a cursor that isn't ours, of this operator and list."""
+        shown = [listed.written for listed in self._of(version) if self._is_shown(listed, principal)]
+        start = 0 if cursor is None else self._opened(principal, len(shown), cursor)
+        members: dict[str, Any] = {"tools": [orjson.Fragment(tool) for tool in shown[start : start + PAGE]]}
+        if start + PAGE < len(shown):
+            owner = principal.caller.operator_id
+            members["nextCursor"] = self._sealer.seal(CURSOR, [owner, self._registry.digest, len(shown), start + PAGE])
+        return members
+
+    def _opened(self, principal: Principal, length: int, cursor: str) -> int:
+        try:
+            owner, digest, listed, start = self._sealer.open(CURSOR, cursor, within=CURSOR_LIFETIME)
+        except BadSeal:
+            raise invalid_cursor() from None
+        if (owner, digest, listed) != (principal.caller.operator_id, self._registry.digest, length):
+            raise invalid_cursor()
+        return int(start)
+
+    def _is_shown(self, listed: Listed, principal: Principal) -> bool:
+        return listed.flow is None or not self._scopes.missing(listed.flow, principal.scopes)
+
+    def _of(self, version: str) -> tuple[Listed, ...]:
+        if version not in self._written:
+            self._written[version] = tuple(self._declared(version))
+        return self._written[version]
+
+    def _declared(self, version: str) -> Iterator[Listed]:
+        flows = sorted(self._registry, key=lambda flow: flow.id != FIRST_TOOL)
+        for flow in flows:
+            shown_by = None if flow.id == FIRST_TOOL else flow
+            yield Listed(shown_by, orjson.dumps(in_revision(declare(flow), version)))
+        for tool in ACTION_TOOLS:
+            yield Listed(None, orjson.dumps(in_revision(declare_action(tool), version)))
+
+
+def invalid_cursor() -> RpcError:
+    """Give the refusal of a cursor that we didn't hand out for this list."""
+    return RpcError(INVALID_PARAMS, "The cursor is not valid. Start again without one.")
+
+
+def declare(flow: Flow) -> dict[str, Any]:
+    """Give the declaration of a flow's tool in the newest revision."""
+    reads = flow.only_reads
+    return {
+        "name": flow.tool_name,
+        "title": flow.title,
+        "description": flow.summary,
+        "inputSchema": input_schema(flow.params, extra={} if reads else RESERVED_SCHEMAS),
+        "outputSchema": output_schema(flow.result) if reads else write_outcome_schema(flow.result),
+        "annotations": annotations(flow),
+    }
+
+
+def declare_action(tool: ActionTool) -> dict[str, Any]:
+    """Give the declaration of a tool that is another name of a flow's call; what it may reach, no one can know."""
+    hints = {"readOnlyHint": False, "destructiveHint": tool.destructive}
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": {**hints, "idempotentHint": False, "openWorldHint": tool.destructive},
+    }
+
+
+def annotations(flow: Flow) -> dict[str, bool]:
+    """Give all four hints; whatever may change something counts as destructive, since updates overwrite."""
+    verbs = {effect.verb for effect in flow.effects}
+    return {
+        "readOnlyHint": flow.only_reads,
+        "destructiveHint": bool(verbs & CHANGES),
+        "idempotentHint": flow.only_reads,
+        "openWorldHint": bool(verbs & REACHES_OUT),
+    }
+
+
+def in_revision(tool: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """Leave out what `version` doesn't know; a title then stands among the annotations (W17)."""
+    known = dict(tool)
+    if version >= STRUCTURED_SINCE:
+        return known
+    title = known.pop("title")
+    del known["outputSchema"]
+    hints = known.pop("annotations")
+    if version >= ANNOTATIONS_SINCE:
+        known["annotations"] = {"title": title, **hints}
+    return known
