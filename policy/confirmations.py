@@ -254,11 +254,11 @@ class Confirmations:
             "created_at": to_us(now),
             "expires_at": to_us(now + self._settings.lifetimes.confirmation_undecided),
         }
-        opened = stored.insert_unless_open(connection, row)
+        stored.insert_unless_open(connection, row)
         found = stored.find_open(connection, key)
         if found is None:
             raise Conflict
-        if opened:
+        if found.id == row["id"]:
             self._record(connection, "opened", found, caller=caller)
         return found
 

@@ -174,11 +174,11 @@ def count_open(connection: Connection, grant_id: str) -> int:
     return int(connection.execute(select(func.count()).select_from(confirmation).where(is_open)).scalar_one())
 
 
-def insert_unless_open(connection: Connection, row: dict[str, Any]) -> bool:
-    """Insert a confirmation unless the same call has one open; say whether it was inserted."""
+def insert_unless_open(connection: Connection, row: dict[str, Any]) -> None:
+    """Insert a confirmation unless the same call has one open."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(confirmation).on_conflict_do_nothing(index_elements=["open_key"])
-    return connection.execute(statement, row).rowcount == 1
+    connection.execute(statement, row)
 
 
 def keep_token(connection: Connection, confirmation_id: str, token: str, now: int) -> None:
