@@ -27,6 +27,7 @@ run = db.Table(
     Column("lease_until", BigInteger),  # writes: when it is over, the reaper writes `interrupted`
     Index("ix_cs_run_operator", "operator_id", "id"),
     Index("ix_cs_run_flow", "flow_id", "id"),
+    Index("ix_cs_run_grant", "grant_id", "id"),
     Index("ix_cs_run_status", "status", "lease_until"),
 )
 

@@ -211,6 +211,7 @@ def _create_flows() -> None:
         Column("lease_until", BigInteger),
         Index("ix_cs_run_operator", "operator_id", "id"),
         Index("ix_cs_run_flow", "flow_id", "id"),
+        Index("ix_cs_run_grant", "grant_id", "id"),
         Index("ix_cs_run_status", "status", "lease_until"),
     )
     op.create_table(
