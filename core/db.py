@@ -49,6 +49,18 @@ class Database:
         with self.reading.connect() as connection:
             yield connection
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Give a reading connection whose statements all see one moment; what it reads is never left open."""
+        begin = "BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        with self.reading.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(begin)
+            try:
+                yield connection
+            finally:
+                driver.rollback()  # nothing was written; the pool itself resets nothing
+
 
 def open_database(app: Flask, settings: Settings) -> Database:
     """Make the two engines for `app`; connects to nothing yet."""

@@ -126,7 +126,9 @@ class _Plain:
             raise FlowFault(f"{self._name}: {name} contains itself; schemas can't be recursive")
         self._open.append(name)
         beside = {word: value for word, value in schema.items() if word not in DROPPED | {"$ref"}}
-        plain = {**self._plain(self._definitions[name]), **beside}
+        inlined = self._plain(self._definitions[name])
+        inlined.pop("description", None)  # a class's docstring is for its developers
+        plain = {**inlined, **beside}
         self._open.pop()
         return plain
 

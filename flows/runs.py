@@ -1,0 +1,124 @@
+"""The rows of a write's run: who may repeat it under which name, how it stands, and its one conditional end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from core.db import Database
+from core.errors import Conflict
+from flows.envelope import Status
+from flows.models import request_key, run, step
+from flows.trace import RUN_BY_ID, RunRecord, record_of
+
+INTERRUPTED = "The server stopped in the middle of this. Nothing was changed, and it can be tried again."
+MOST_REAPED = 100  # a round
+KEY = ("operator_id", "client_id", "flow_id", "request_id")
+
+INSERT_RUN = insert(run)
+INSERT_STEP = insert(step)
+SAME_KEY = [request_key.c[name] == bindparam(name) for name in KEY]
+HOLDER = (
+    select(request_key.c.plan, request_key.c.created_at, *run.c)
+    .join_from(request_key, run, run.c.id == request_key.c.run_id)
+    .where(*SAME_KEY)
+)
+DELETE_KEY = delete(request_key).where(*SAME_KEY)
+FREE_KEY = delete(request_key).where(request_key.c.run_id == bindparam("run_id"))
+# The one way in which a run ends: whoever finds it not running any more changes nothing (design D6).
+END = (
+    update(run)
+    .where(run.c.id == bindparam("key"), run.c.status == Status.RUNNING.value)
+    .values({name: bindparam(f"new_{name}") for name in ("status", "result", "code", "message", "ended_at")})
+)
+OVERDUE = (
+    select(run.c.id)
+    .where(run.c.status == Status.RUNNING.value, run.c.lease_until < bindparam("now"))
+    .order_by(run.c.lease_until)
+    .limit(MOST_REAPED)
+)
+INTERRUPT = END.where(run.c.lease_until < bindparam("now"))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The run that holds a request id, and the digest of the arguments that it was given."""
+
+    plan: str
+    run: RunRecord
+
+
+class Runs:
+    """Writes and reads the rows; each method is part of its caller's transaction."""
+
+    def __init__(self, database: Database, key_lifetime: timedelta) -> None:
+        self._database = database
+        self._key_lifetime = key_lifetime // timedelta(microseconds=1)
+        dialect = sqlite if database.is_sqlite else postgresql
+        self._claim_key = dialect.insert(request_key).on_conflict_do_nothing()
+
+    def accept(self, connection: Connection, row: Mapping[str, Any], plan: str) -> Held | None:
+        """Insert the run with its request key, or give the run that already holds the key."""
+        if row["request_id"] is not None:
+            held = self._claim(connection, row, plan)
+            if held is not None:
+                return held
+        connection.execute(INSERT_RUN, row)
+        return None
+
+    def holder(self, connection: Connection, key: Mapping[str, Any], now: int) -> Held | None:
+        """Give the run that holds the key (operator, client, flow, request id), unless its 30 days are over."""
+        row = connection.execute(HOLDER, {name: key[name] for name in KEY}).one_or_none()
+        if row is None or row.created_at + self._key_lifetime < now:
+            return None
+        return Held(row.plan, record_of(row))
+
+    def get(self, connection: Connection, run_id: str) -> RunRecord:
+        """Give an accepted run."""
+        return record_of(connection.execute(RUN_BY_ID, {"id": run_id}).one())
+
+    def end(self, connection: Connection, run_id: str, *, now: int, **outcome: Any) -> bool:
+        """Write the outcome (status, result, code, message); False when the run isn't running any more."""
+        return connection.execute(END, _new(run_id, now, outcome)).rowcount == 1
+
+    def add_steps(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert the steps of a run."""
+        if rows:
+            connection.execute(INSERT_STEP, rows)
+
+    def free_key(self, connection: Connection, run_id: str) -> None:
+        """Let the request id of a run be used again."""
+        connection.execute(FREE_KEY, {"run_id": run_id})
+
+    def overdue(self, now: int) -> Sequence[str]:
+        """Give the ids of running runs whose lease is over, at most 100."""
+        with self._database.read() as connection:
+            return connection.execute(OVERDUE, {"now": now}).scalars().all()
+
+    def interrupt(self, connection: Connection, run_id: str, now: int) -> RunRecord | None:
+        """End a run whose lease is over and free its key; None when it had ended by itself."""
+        outcome = {"status": Status.INTERRUPTED, "result": None, "code": "interrupted", "message": INTERRUPTED}
+        if connection.execute(INTERRUPT, {**_new(run_id, now, outcome), "now": now}).rowcount != 1:
+            return None
+        self.free_key(connection, run_id)
+        return self.get(connection, run_id)
+
+    def _claim(self, connection: Connection, row: Mapping[str, Any], plan: str) -> Held | None:
+        key = {name: row[name] for name in KEY}
+        values = {**key, "plan": plan, "run_id": row["id"], "created_at": row["started_at"]}
+        if connection.execute(self._claim_key, values).rowcount == 1:
+            return None
+        held = self.holder(connection, key, row["started_at"])
+        if held is not None:
+            return held
+        connection.execute(DELETE_KEY, key)  # its days are over
+        if connection.execute(self._claim_key, values).rowcount != 1:
+            raise Conflict
+        return None
+
+
+def _new(run_id: str, now: int, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {"key": run_id, "new_ended_at": now, **{f"new_{name}": value for name, value in outcome.items()}}
