@@ -1,0 +1,285 @@
+"""Countersign, put together: the only place that knows every layer.
+
+Served by `gunicorn "app:create_app()"`; the console script `countersign` enters at `main`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Flask
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from auth.bearer import Bearer
+from auth.clients import Clients
+from auth.consent import Consents
+from auth.grants import Connections
+from auth.local import LocalIdentities
+from auth.operators import Operators
+from auth.passwords import Passwords
+from auth.proofs import Proofs
+from auth.routes import auth_routes
+from auth.server import Server
+from auth.sessions import Sessions
+from auth.throttle import Throttle
+from auth.tokens import Tokens
+from cli.main import command_line
+from core.clock import Clock, SystemClock
+from core.db import Database, open_database
+from core.http import register_http
+from core.ids import Chance, Ids, SystemChance
+from core.logs import configure_logs
+from core.mail import FileMailer, Mailer, SmtpMailer
+from core.seal import Sealer
+from core.settings import Settings, load_settings
+from flows.behind import TraceWriter
+from flows.builtin import builtin_flows
+from flows.operation import Flow
+from flows.outbox import Outbox
+from flows.registry import Registry, load_flows
+from flows.trace import Traces
+from mcp_provider.routes import mcp_routes
+from migrations.revisions import is_demo, require_current
+from policy import models as policy_models
+from policy.audit import Audit
+from policy.builtin import policy_flows
+from policy.confirmations import Confirmations
+from policy.dispatch import Door, open_door
+from policy.scopes import Scopes
+from web.clients import ClientNames
+from web.confirmations import confirmations_routes
+from web.connections import connections_routes
+from web.flows import flows_routes
+from web.health import health_routes
+from web.home import home_routes
+from web.rendering import Pages
+from web.runs import runs_routes
+
+HERE = Path(__file__).parent
+STATIC_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that one process is made of."""
+
+    flask: Flask
+    settings: Settings
+    clock: Clock
+    ids: Ids
+    chance: Chance
+    sealer: Sealer
+    database: Database
+    registry: Registry
+    scopes: Scopes
+    audit: Audit
+    traces: Traces
+    outbox: Outbox
+    confirmations: Confirmations
+    door: Door
+    operators: Operators
+    sessions: Sessions
+    proofs: Proofs
+    throttle: Throttle
+    clients: Clients
+    tokens: Tokens
+    consents: Consents
+    server: Server
+    bearer: Bearer
+    local: LocalIdentities
+    connections: Connections
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    catalogue: Iterable[Flow] | None = None,
+    clock: Clock | None = None,
+    chance: Chance | None = None,
+    mailer: Mailer | None = None,
+) -> Flask:
+    """Give the WSGI application; raises SettingsError, FlowFaults or WrongRevision when it can't serve."""
+    configure_logs()
+    return serve(build(settings, catalogue=catalogue, clock=clock, chance=chance, mailer=mailer))
+
+
+def build(
+    settings: Settings | None = None,
+    *,
+    catalogue: Iterable[Flow] | None = None,
+    clock: Clock | None = None,
+    chance: Chance | None = None,
+    mailer: Mailer | None = None,
+    at: Callable[[str], None] = lambda _point: None,
+) -> Parts:
+    """Make the parts of one process; reads settings and flows, connects to nothing.
+
+    `at` is told each named point in the life of a write run (flows/engine.py), for tests that end the process there.
+    """
+    settings = settings or load_settings()
+    clock, chance = clock or SystemClock(), chance or SystemChance()
+    ids, sealer = Ids(clock, chance), Sealer(settings.secret_keys, clock)
+    flask = Flask("countersign", root_path=str(HERE))
+    database = open_database(flask, settings)
+    audit = Audit(ids, clock)
+
+    writer = TraceWriter(database, policy_models.audit)
+    traces = Traces(database, writer, clock)
+    outbox = Outbox(database, ids, clock, mailer or _mailer(settings, clock))
+    registry, scopes = _catalogue(settings, catalogue, traces=traces, sealer=sealer)
+    confirmations = Confirmations(
+        database=database, ids=ids, clock=clock, settings=settings, audit=audit, registry=registry
+    )
+    door = open_door(
+        registry=registry, scopes=scopes, confirmations=confirmations, audit=audit, database=database,
+        settings=settings, ids=ids, clock=clock, writer=writer, outbox=outbox, at=at,
+    )  # fmt: skip
+
+    operators = Operators(database, ids, clock, Passwords(settings.argon2), audit)
+    throttle = Throttle(database, ids, clock)
+    sessions = Sessions(database=database, ids=ids, clock=clock, sealer=sealer, scopes=scopes, settings=settings)
+    clients = Clients(database, ids, clock, audit)
+    tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
+    return Parts(
+        flask=flask,
+        settings=settings,
+        clock=clock,
+        ids=ids,
+        chance=chance,
+        sealer=sealer,
+        database=database,
+        registry=registry,
+        scopes=scopes,
+        audit=audit,
+        traces=traces,
+        outbox=outbox,
+        confirmations=confirmations,
+        door=door,
+        operators=operators,
+        sessions=sessions,
+        proofs=Proofs(operators, throttle, settings, clock),
+        throttle=throttle,
+        clients=clients,
+        tokens=tokens,
+        consents=Consents(
+            database=database, ids=ids, clock=clock, sealer=sealer,
+            clients=clients, scopes=scopes, settings=settings, audit=audit,
+        ),
+        server=Server(clients=clients, tokens=tokens, scopes=scopes, settings=settings, clock=clock),
+        bearer=Bearer(database, scopes, clock, settings),
+        local=LocalIdentities(
+            database=database, ids=ids, clock=clock, operators=operators, scopes=scopes, settings=settings, audit=audit
+        ),
+        connections=Connections(database, clock, scopes, audit),
+    )  # fmt: skip
+
+
+def serve(parts: Parts) -> Flask:
+    """Give the WSGI application of these parts; raises WrongRevision when the tables are another program's."""
+    demo = is_demo(parts.settings.flows)
+    require_current(parts.database, demo=demo)
+    app, pages = parts.flask, Pages(parts.sessions, parts.clock)
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = STATIC_SECONDS
+    register_http(app, parts.settings, parts.chance, pages.error_page)
+    if parts.settings.trusted_proxies:
+        # Only the reader's address is taken from the proxy: host and scheme are the base URL's (design D10).
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=parts.settings.trusted_proxies, x_proto=0)  # type: ignore[method-assign]
+    app.before_request(lambda: parts.outbox.start(parts.door.end_overdue))
+    app.register_blueprint(health_routes({"database": lambda: require_current(parts.database, demo=demo)}))
+    app.register_blueprint(_mcp(parts))
+    app.register_blueprint(_auth(parts))
+    for blueprint in _console(parts, pages):
+        app.register_blueprint(blueprint)
+    return app
+
+
+def main() -> None:
+    """Run the `countersign` command line."""
+    command_line(build)()
+
+
+def _catalogue(
+    settings: Settings, given: Iterable[Flow] | None, *, traces: Traces, sealer: Sealer
+) -> tuple[Registry, Scopes]:
+    """Give the closed registry; the manifest describes the registry that holds it, hence the late look."""
+    flows = list(load_flows(settings.flows) if given is None else given)
+    scopes = Scopes(flows)
+    built_in = [*policy_flows(lambda: registry, lambda: scopes, settings)]
+    built_in += builtin_flows(lambda: registry, traces, sealer)
+    registry = Registry([*built_in, *flows])
+    return registry, scopes
+
+
+def _mailer(settings: Settings, clock: Clock) -> Mailer:
+    if settings.smtp_url:
+        return SmtpMailer(settings.smtp_url, settings.mail_from)
+    return FileMailer(settings.instance / "outbox", settings.mail_from, clock)
+
+
+def _mcp(parts: Parts) -> Blueprint:
+    return mcp_routes(
+        settings=parts.settings,
+        bearer=parts.bearer,
+        door=parts.door,
+        registry=parts.registry,
+        scopes=parts.scopes,
+        sealer=parts.sealer,
+    )
+
+
+def _auth(parts: Parts) -> Blueprint:
+    return auth_routes(
+        settings=parts.settings,
+        sessions=parts.sessions,
+        operators=parts.operators,
+        proofs=parts.proofs,
+        throttle=parts.throttle,
+        clients=parts.clients,
+        tokens=parts.tokens,
+        consents=parts.consents,
+        server=parts.server,
+        scopes=parts.scopes,
+        audit=parts.audit,
+    )
+
+
+def _console(parts: Parts, pages: Pages) -> Iterator[Blueprint]:
+    names = ClientNames(parts.clients, parts.connections)
+    shared: dict[str, Any] = {"pages": pages, "sessions": parts.sessions}
+    yield home_routes(
+        **shared,
+        confirmations=parts.confirmations,
+        traces=parts.traces,
+        connections=parts.connections,
+        clients=names,
+        registry=parts.registry,
+        operators=parts.operators,
+        scopes=parts.scopes,
+        settings=parts.settings,
+    )
+    yield confirmations_routes(
+        **shared,
+        proofs=parts.proofs,
+        confirmations=parts.confirmations,
+        traces=parts.traces,
+        clients=names,
+        settings=parts.settings,
+    )
+    yield runs_routes(
+        **shared,
+        traces=parts.traces,
+        outbox=parts.outbox,
+        registry=parts.registry,
+        operators=parts.operators,
+        clients=names,
+    )
+    yield flows_routes(**shared, registry=parts.registry, scopes=parts.scopes, settings=parts.settings)
+    yield connections_routes(
+        **shared,
+        proofs=parts.proofs,
+        connections=parts.connections,
+        traces=parts.traces,
+        scopes=parts.scopes,
+        settings=parts.settings,
+    )
