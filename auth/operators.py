@@ -121,10 +121,8 @@ class Operators:
             self._cut_off(connection, operator_id, now)
             self._note(connection, "operator.disabled", operator_id)
 
-    def set_password(
-        self, operator_id: str, password: str, *, must_change: bool = False, keep_session: str | None = None
-    ) -> None:
-        """Replace a password; every session but `keep_session` (a digest) and every connection ends; raise NotFound."""
+    def set_password(self, operator_id: str, password: str, *, must_change: bool = False) -> None:
+        """Replace a password; every session and every connection of this person ends; raise NotFound."""
         stored = self._passwords.hash(password)
         now = to_us(self._clock.now())
         with self._database.write() as connection:
@@ -135,13 +133,12 @@ class Operators:
             )
             if not changed.rowcount:
                 raise NotFound
-            self._cut_off(connection, operator_id, now, keep_session)
+            self._cut_off(connection, operator_id, now)
             self._note(connection, "operator.password_set", operator_id)
 
-    def _cut_off(self, connection: Connection, operator_id: str, now: int, keep_session: str | None = None) -> None:
+    def _cut_off(self, connection: Connection, operator_id: str, now: int) -> None:
         # Checklist K6: whoever knew the old password may have connected a client with it.
-        sessions = delete(session).where(session.c.operator_id == operator_id)
-        connection.execute(sessions if keep_session is None else sessions.where(session.c.digest != keep_session))
+        connection.execute(delete(session).where(session.c.operator_id == operator_id))
         connection.execute(
             update(grant).where(grant.c.operator_id == operator_id, grant.c.revoked_at.is_(None)).values(revoked_at=now)
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from flask import Response, g, request
+from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import bindparam, delete, insert, select, update
 
@@ -254,16 +254,12 @@ def see_other(path: str) -> Response:
 
 
 def return_path() -> str:
-    """Give the path to come back to after signing in: this one, or for a POST the page that it came from."""
+    """Give the path to come back to after signing in: this one, where a page answers to it by GET."""
+    path = quote(request.path, safe="/:@!$&'()*+,;=~-._")
     if request.method in ("GET", "HEAD"):
         query = request.query_string.decode("latin-1")
-        path = quote(request.path, safe="/:@!$&'()*+,;=~-._")
         return f"{path}?{query}" if query else path
-    came_from = urlsplit(request.headers.get("Referer", ""))
-    if came_from.netloc != request.host:
-        return "/"
-    path = came_from.path.removeprefix(request.script_root) or "/"
-    return f"{path}?{came_from.query}" if came_from.query else path
+    return path if current_app.url_map.bind("").test(request.path, "GET") else "/"
 
 
 def is_own_path(path: str) -> bool:

@@ -1,0 +1,72 @@
+"""Which client speaks at the token endpoint (RFC 6749 2.3; case C27). Whatever is wrong is 401 invalid_client."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
+from werkzeug.datastructures import MultiDict
+
+from auth.clients import LOCAL, Client, Clients
+
+
+class UnknownClient(InvalidClientError):  # type: ignore[misc] # Authlib has no types
+    """401 whatever the method was: Claude registers again only then."""
+
+    status_code = 401
+
+    def get_headers(self) -> list[tuple[str, str]]:
+        """Give the challenge that RFC 6749 5.2 asks for."""
+        return [("WWW-Authenticate", 'Basic realm="countersign"')]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request said, proven by nothing yet."""
+
+    client_id: str
+    secret: str
+    method: str
+
+
+def authenticate(clients: Clients, form: MultiDict[str, str], authorization: str | None) -> tuple[Client, str]:
+    """Give the client and the method it used; raise UnknownClient, or InvalidRequestError for two methods at once.
+
+    A confidential client may use either secret method, whichever it registered: real ones mix them.
+    """
+    given = _credentials(form, authorization)
+    client = clients.find(given.client_id)
+    if client is None or client.kind == LOCAL:
+        raise UnknownClient("The client is not registered here.")
+    if client.is_public:
+        if given.secret:
+            raise UnknownClient("This client has no secret.")
+        return client, "none"
+    if not client.check_client_secret(given.secret):
+        raise UnknownClient("The client secret is missing or wrong.")
+    return client, given.method
+
+
+def _credentials(form: MultiDict[str, str], authorization: str | None) -> Credentials:
+    client_id, secret = form.get("client_id", ""), form.get("client_secret", "")
+    if authorization is None:
+        return Credentials(client_id, secret, "client_secret_post")
+    basic_id, basic_secret = _basic(authorization)
+    if (client_id and client_id != basic_id) or (secret and secret != basic_secret):
+        raise UnknownClient("The Authorization header and the body name different clients.")
+    if secret:
+        raise InvalidRequestError("Use one way of client authentication, not two.")
+    return Credentials(basic_id, basic_secret, "client_secret_basic")
+
+
+def _basic(authorization: str) -> tuple[str, str]:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        raise UnknownClient("Only Basic is understood here.")
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise UnknownClient("The Basic credentials can not be read.") from None
+    client_id, _, secret = text.partition(":")
+    return unquote(client_id), unquote(secret)

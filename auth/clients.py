@@ -1,0 +1,173 @@
+"""Clients: the programs that people connect, and what Authlib asks of one."""
+
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from authlib.oauth2.rfc6749 import ClientMixin
+from sqlalchemy import bindparam, exists, func, insert, select, update
+
+from auth.models import client, grant
+from auth.redirects import matches
+from auth.registration import Registration
+from core.clock import Clock, from_us, to_us
+from core.db import Database
+from core.errors import NotFound, TooMany
+from core.ids import Ids, digest_of
+from policy.audit import Audit
+
+ID = re.compile(r"[!-~]{1,255}", re.ASCII)
+REGISTERED, LOCAL = "registered", "local"
+FLOOD = 300  # registrations in an hour of which nobody has used one: more is no people connecting
+FLOOD_WITHIN = timedelta(hours=1)
+LIVING = select(client).where(client.c.id == bindparam("id"), client.c.removed_at.is_(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Client(ClientMixin):  # type: ignore[misc] # Authlib has no types
+    """One registered program; its name is its own word, never proven."""
+
+    id: str
+    kind: str
+    name: str
+    auth_method: str
+    redirect_uris: tuple[str, ...]
+    grant_types: tuple[str, ...]
+    created_at: datetime
+    secret_digest: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Client({self.id})"
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it has no secret and proves itself by PKCE alone."""
+        return self.secret_digest is None
+
+    def get_client_id(self) -> str:
+        """Give the id."""
+        return self.id
+
+    def get_default_redirect_uri(self) -> str | None:
+        """Give the one registered address; None when there are several."""
+        return self.redirect_uris[0] if len(self.redirect_uris) == 1 else None
+
+    def get_allowed_scope(self, scope: str) -> str:
+        """Give `scope` back: what a client may hold is decided at consent, not at registration."""
+        return scope or ""
+
+    def check_redirect_uri(self, redirect_uri: str) -> bool:
+        """Tell whether the address is a registered one; only the port of a loopback address may differ."""
+        return any(matches(registered, redirect_uri) for registered in self.redirect_uris)
+
+    def check_client_secret(self, client_secret: str) -> bool:
+        """Compare in constant time; a client without a secret has none that fits."""
+        stored = self.secret_digest
+        return stored is not None and hmac.compare_digest(stored, digest_of(client_secret))
+
+    def check_response_type(self, response_type: str) -> bool:
+        """Tell whether it is `code`, the only one there is."""
+        return response_type == "code"
+
+    def check_grant_type(self, grant_type: str) -> bool:
+        """Tell whether the client registered for it."""
+        return grant_type in self.grant_types
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A new client with its secret, which is shown this once."""
+
+    client: Client
+    secret: str | None
+    metadata: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Registered({self.client.id})"
+
+
+class Clients:
+    """Keeps the clients; a removed one is unknown at once, and so are its tokens."""
+
+    def __init__(self, database: Database, ids: Ids, clock: Clock, audit: Audit) -> None:
+        self._database = database
+        self._ids = ids
+        self._clock = clock
+        self._audit = audit
+
+    def find(self, client_id: str) -> Client | None:
+        """Give the living client of this id."""
+        if not ID.fullmatch(client_id):
+            return None
+        with self._database.read() as connection:
+            row = connection.execute(LIVING, {"id": client_id}).mappings().first()
+        return None if row is None else _client(row)
+
+    def list(self) -> list[Client]:
+        """Give every living client, newest first."""
+        newest = select(client).where(client.c.removed_at.is_(None)).order_by(client.c.created_at.desc())
+        with self._database.read() as connection:
+            rows = connection.execute(newest).mappings().all()
+        return [_client(row) for row in rows]
+
+    def register(self, wanted: Registration) -> Registered:
+        """Store a new client (RFC 7591); raise TooMany in a flood of registrations that nobody uses."""
+        self._require_no_flood()
+        secret = None if wanted.auth_method == "none" else self._ids.token("cs_cs")
+        row = {
+            "id": self._ids.new("cl"),
+            "kind": REGISTERED,
+            "name": wanted.name,
+            "secret_digest": None if secret is None else digest_of(secret),
+            "auth_method": wanted.auth_method,
+            "redirect_uris": orjson.dumps(wanted.redirect_uris).decode(),
+            "registration": orjson.dumps(wanted.metadata()).decode(),
+            "created_at": to_us(self._clock.now()),
+        }
+        with self._database.write() as connection:
+            connection.execute(insert(client), row)
+            self._audit.write(connection, self._audit.row("client.registered", client_id=row["id"]))
+        return Registered(_client(row), secret, wanted.metadata())
+
+    def remove(self, client_id: str) -> None:
+        """Forget a client and end every connection through it; raise NotFound."""
+        now = to_us(self._clock.now())
+        with self._database.write() as connection:
+            gone = connection.execute(
+                update(client).where(client.c.id == client_id, client.c.removed_at.is_(None)).values(removed_at=now)
+            )
+            if not gone.rowcount:
+                raise NotFound("There is no client by that id.")
+            connection.execute(
+                update(grant).where(grant.c.client_id == client_id, grant.c.revoked_at.is_(None)).values(revoked_at=now)
+            )
+            self._audit.write(connection, self._audit.row("client.removed", client_id=client_id))
+
+    def _require_no_flood(self) -> None:
+        since = to_us(self._clock.now() - FLOOD_WITHIN)
+        unused = (
+            select(func.count())
+            .select_from(client)
+            .where(client.c.kind == REGISTERED, client.c.created_at > since)
+            .where(~exists().where(grant.c.client_id == client.c.id))
+        )
+        with self._database.read() as connection:
+            if connection.execute(unused).scalar_one() >= FLOOD:
+                raise TooMany("Too many new clients. Try again later.", retry_after=600)
+
+
+def _client(row: Any) -> Client:
+    registration = orjson.loads(row["registration"])
+    return Client(
+        id=row["id"],
+        kind=row["kind"],
+        name=row["name"],
+        auth_method=row["auth_method"],
+        redirect_uris=tuple(orjson.loads(row["redirect_uris"])),
+        grant_types=tuple(registration.get("grant_types", ())),
+        created_at=from_us(row["created_at"]),
+        secret_digest=row["secret_digest"],
+    )

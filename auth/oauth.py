@@ -1,0 +1,213 @@
+"""The OAuth endpoints and documents: a route asks, hands on, answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flask import Blueprint, Response, render_template, request
+from flask.typing import ResponseReturnValue
+from sqlalchemy.exc import OperationalError
+
+from auth.authorize import Asked, SendBack, read_authorization, refusal
+from auth.clients import Clients
+from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
+from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
+from auth.proofs import Proofs
+from auth.redirects import is_loopback_uri, is_only_local, shown_host
+from auth.registration import InvalidClientMetadata, parse_registration
+from auth.server import Server
+from auth.sessions import Sessions, SignedIn, return_path, see_other
+from core.clock import to_us
+from core.db import is_busy
+from core.errors import CsrfFailed, NotFound, ProofFailed, TooMany
+from core.http import json_answer, json_error, preflight, with_cors
+from core.settings import Settings
+from policy.scopes import Scopes
+
+SHORT_CACHE = "public, max-age=300"
+Answer = Callable[[], ResponseReturnValue]
+
+
+def add_machine_endpoints(bp: Blueprint, *, server: Server, clients: Clients, scopes: Scopes) -> None:
+    """Serve token, registration and revocation, each with its 2025-03-26 alias where there is one (design D14)."""
+
+    def register() -> Response:
+        if not request.mimetype == "application/json" and not request.mimetype.endswith("+json"):
+            raise InvalidClientMetadata("Send the registration as application/json.")
+        made = clients.register(parse_registration(request.get_data(), scopes))
+        body = {"client_id": made.client.id, "client_id_issued_at": to_us(made.client.created_at) // 1_000_000}
+        if made.secret is not None:
+            body |= {"client_secret": made.secret, "client_secret_expires_at": 0}
+        return with_cors(json_answer({**body, **made.metadata}, status=201))
+
+    endpoints: tuple[tuple[str, Answer], ...] = (
+        ("/oauth/token", server.token_answer),
+        ("/token", server.token_answer),
+        ("/oauth/register", register),
+        ("/register", register),
+        ("/oauth/revoke", server.revocation_answer),
+    )
+    for path, answer in endpoints:
+        _add_machine(bp, path, _patient(answer), "POST")
+
+
+def add_documents(bp: Blueprint, *, settings: Settings, scopes: Scopes) -> None:
+    """Serve the two metadata documents at every place where a client looks (cases C01, C05).
+
+    Under a path, the root places would speak of another resource than ours, so they exist at the root only.
+    """
+
+    def resource() -> Response:
+        return _document(resource_metadata(settings, scopes))
+
+    def issuer() -> Response:
+        return _document(server_metadata(settings, scopes))
+
+    places = {f"{RESOURCE_DOCUMENT}{settings.prefix}/mcp": resource, f"/mcp{RESOURCE_DOCUMENT}": resource}
+    places[f"{SERVER_DOCUMENT}{settings.prefix}"] = issuer
+    if not settings.prefix:
+        places[RESOURCE_DOCUMENT] = resource
+    for path, answer in places.items():
+        _add_machine(bp, path, answer, "GET")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentPages:
+    """Shows what a client asks for and takes the person's answer."""
+
+    server: Server
+    consents: Consents
+    sessions: Sessions
+    proofs: Proofs
+
+    def show(self) -> ResponseReturnValue:
+        """Answer GET: every fault first, then sign-in, then the page; nothing is granted by looking."""
+        try:
+            asked = read_authorization(self.server, request.args)
+        except SendBack as error:
+            return to_client(error.location)
+        signed_in = self.sessions.current()
+        if asked.silent:
+            return self._silent(asked, signed_in)
+        if signed_in is None:
+            return see_other(self.sessions.login_url(return_path()))
+        if signed_in.must_change:
+            return see_other(self.sessions.password_url(return_path()))
+        opened = self.consents.open(signed_in, asked)
+        return self._page(opened, signed_in, self.consents.ticked_at_first(signed_in, opened))
+
+    def answer(self) -> ResponseReturnValue:
+        """Answer POST: the form says only which request and which rights; all else is what was stored."""
+        asked = self.consents.find(request.form.get("request", ""))
+        if asked is None:
+            raise NotFound("This request is not known here. Start again from the program that wants to connect.")
+        signed_in = self.sessions.current()
+        if signed_in is None or signed_in.must_change:
+            return see_other(self.sessions.login_url(asked.restart_path))
+        if signed_in.operator_id != asked.operator_id:
+            return self._again(asked, signed_in, "This page was opened for another account.", 403)
+        try:
+            self.sessions.check_csrf(signed_in)
+        except CsrfFailed as error:
+            return self._again(asked, signed_in, error.public, error.status)
+        if request.form.get("answer") != "allow":  # anything else is a no
+            return to_client(self.consents.deny(asked, signed_in))
+        return self._allow(asked, signed_in)
+
+    def _allow(self, asked: ConsentRequest, signed_in: SignedIn) -> ResponseReturnValue:
+        ticked = request.form.getlist("scope")
+        try:
+            proof = self.proofs.check(signed_in, request.form.get("password"))
+            return to_client(self.consents.allow(asked, signed_in, ticked, proof))
+        except RequestOver as error:
+            return self._again(asked, signed_in, error.public, error.status)
+        except (ProofFailed, NothingTicked, TooMany) as error:
+            page = self._page(asked, signed_in, frozenset(ticked), problem=error, status=error.status)
+            if isinstance(error, TooMany):
+                page.headers["Retry-After"] = str(error.retry_after)
+            return page
+
+    def _silent(self, asked: Asked, signed_in: SignedIn | None) -> Response:
+        # Consent is asked every time (checklist C4: loopback and unverified clients), so silence never succeeds.
+        error = "login_required" if signed_in is None else "consent_required"
+        description = "The person has to see the page."
+        return to_client(refusal(self.server, asked.redirect_uri, error, description, asked.state))
+
+    def _page(
+        self,
+        asked: ConsentRequest,
+        signed_in: SignedIn,
+        ticked: frozenset[str],
+        *,
+        problem: ProofFailed | NothingTicked | TooMany | None = None,
+        status: int = 200,
+    ) -> Response:
+        client = self.server.clients.find(asked.client_id)
+        html = render_template(
+            "auth/consent.html",
+            signed_in=signed_in,
+            asked=asked,
+            client_name="This program" if client is None else client.name,
+            host=shown_host(asked.redirect_uri),
+            is_loopback=is_loopback_uri(asked.redirect_uri),
+            is_app=is_only_local((asked.redirect_uri,)) and not is_loopback_uri(asked.redirect_uri),
+            groups=self.consents.groups(signed_in),
+            ticked=ticked,
+            needs_password=self.proofs.needs_password(signed_in),
+            problem=None if problem is None else problem.public,
+            problem_at="scopes" if isinstance(problem, NothingTicked) else "password",
+        )
+        return Response(html, status=status, mimetype="text/html")
+
+    def _again(self, asked: ConsentRequest, signed_in: SignedIn, sentence: str, status: int) -> Response:
+        html = render_template("auth/again.html", signed_in=signed_in, sentence=sentence, restart=asked.restart_path)
+        return Response(html, status=status, mimetype="text/html")
+
+
+def add_consent(bp: Blueprint, pages: ConsentPages) -> None:
+    """Serve the authorization endpoint and its 2025-03-26 alias; no CORS here, since people answer it."""
+    for path in ("/oauth/authorize", "/authorize"):
+        bp.add_url_rule(path, f"show {path}", pages.show, methods=["GET"])
+        bp.add_url_rule(path, f"answer {path}", pages.answer, methods=["POST"])
+
+
+def to_client(location: str) -> Response:
+    """Send the browser to the client by GET: never 307, which would hand the form on (RFC 9700 4.12)."""
+    answer = Response(status=303)
+    answer.headers["Location"] = location
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _document(body: dict[str, object]) -> Response:
+    answer = with_cors(json_answer(body))
+    answer.headers["Cache-Control"] = SHORT_CACHE
+    return answer
+
+
+def _patient(answer: Answer) -> Answer:
+    """Give `answer`, saying 503 when the database stays busy: a client comes back after that, but not after 500."""
+
+    def answered() -> ResponseReturnValue:
+        try:
+            return answer()
+        except OperationalError as error:
+            if not is_busy(error):
+                raise
+            busy = with_cors(json_error(503, "temporarily_unavailable", "The server is busy. Try again in a moment."))
+            busy.headers["Retry-After"] = "1"
+            return busy
+
+    return answered
+
+
+def _add_machine(bp: Blueprint, path: str, answer: Answer, method: str) -> None:
+    bp.add_url_rule(
+        path, f"{method} {path}".replace(".", "_"), answer, methods=[method], provide_automatic_options=False
+    )
+    bp.add_url_rule(
+        path,
+        f"OPTIONS {path}".replace(".", "_"),
+        lambda: preflight(f"{method}, OPTIONS"),
+        methods=["OPTIONS"],
+        provide_automatic_options=False,
+    )

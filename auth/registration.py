@@ -1,0 +1,137 @@
+"""What a program says of itself when it registers (RFC 7591): read tolerantly, kept sparingly, answered cleanly."""
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from auth.metadata import AUTH_METHODS
+from auth.redirects import CUSTOM, is_loopback_uri, is_only_local, may_be_registered
+from core.errors import BadRequest
+from policy.scopes import Scopes
+
+GRANT_TYPES = ("authorization_code", "refresh_token")
+MOST_REDIRECTS = 20
+LONGEST_NAME = 200
+LONGEST_TEXT = 500
+KEPT_TEXTS = ("client_uri", "logo_uri", "tos_uri", "policy_uri", "software_id", "software_version")
+UNNAMED = "Unnamed client"
+
+
+class InvalidRedirectUri(BadRequest):
+    """An address to be sent back to that can't be taken (RFC 7591 3.2.2)."""
+
+    code = "invalid_redirect_uri"
+
+
+class InvalidClientMetadata(BadRequest):
+    """Something else of the registration that can't be taken (RFC 7591 3.2.2)."""
+
+    code = "invalid_client_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What is kept of a registration."""
+
+    redirect_uris: tuple[str, ...]
+    auth_method: str
+    grant_types: tuple[str, ...]
+    name: str
+    scope: str
+    texts: tuple[tuple[str, str], ...]
+
+    def metadata(self) -> dict[str, Any]:
+        """Give the members as registered, without nulls and empties (case C09)."""
+        members: dict[str, Any] = {
+            "redirect_uris": list(self.redirect_uris),
+            "token_endpoint_auth_method": self.auth_method,
+            "grant_types": list(self.grant_types),
+            "response_types": ["code"],
+            "application_type": "native" if _is_native(self.redirect_uris) else "web",
+        }
+        if self.name != UNNAMED:
+            members["client_name"] = self.name
+        if self.scope:
+            members["scope"] = self.scope
+        return members | dict(self.texts)
+
+
+def parse_registration(raw: bytes, scopes: Scopes) -> Registration:
+    """Read a registration; raise InvalidRedirectUri or InvalidClientMetadata, and drop whatever we don't know."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise InvalidClientMetadata("The body must be JSON.") from None
+    if not isinstance(body, dict):
+        raise InvalidClientMetadata("The body must be a JSON object.")
+    redirect_uris = _redirect_uris(body.get("redirect_uris"))
+    return Registration(
+        redirect_uris=redirect_uris,
+        auth_method=_auth_method(body.get("token_endpoint_auth_method"), redirect_uris),
+        grant_types=_grant_types(body.get("grant_types"), body.get("response_types")),
+        name=_name(body.get("client_name")),
+        scope=_scope(body.get("scope"), scopes),
+        texts=tuple((name, body[name]) for name in KEPT_TEXTS if _is_short_text(body.get(name))),
+    )
+
+
+def clean_name(text: str) -> str:
+    """Give `text` without what can't be seen or turns the text around it; white space runs become one space."""
+    visible = (" " if unicodedata.category(c) in ("Zs", "Zl", "Zp", "Cc") else c for c in text)
+    return " ".join("".join(c for c in visible if unicodedata.category(c)[0] != "C").split())
+
+
+def _redirect_uris(given: object) -> tuple[str, ...]:
+    if not isinstance(given, list) or not given:
+        raise InvalidRedirectUri("redirect_uris must be a list with at least one address.")
+    if len(given) > MOST_REDIRECTS:
+        raise InvalidRedirectUri(f"redirect_uris has more than {MOST_REDIRECTS} addresses.")
+    for position, uri in enumerate(given):
+        if not isinstance(uri, str) or not may_be_registered(uri):
+            raise InvalidRedirectUri(
+                f"redirect_uris[{position}] must be https, or http on localhost, 127.0.0.1 or [::1], without fragment, "
+                "user name and wildcard."
+            )
+    return tuple(given)
+
+
+def _auth_method(given: object, redirect_uris: tuple[str, ...]) -> str:
+    if given is None or given == "":
+        # A program on the person's machine keeps no secret, so it is given none (RFC 8252 8.5).
+        return "none" if is_only_local(redirect_uris) else "client_secret_basic"
+    if given not in AUTH_METHODS:
+        raise InvalidClientMetadata(f"token_endpoint_auth_method must be one of {', '.join(AUTH_METHODS)}.")
+    return str(given)
+
+
+def _grant_types(given: object, response_types: object) -> tuple[str, ...]:
+    if response_types not in (None, []) and not (isinstance(response_types, list) and "code" in response_types):
+        raise InvalidClientMetadata("response_types must contain code.")
+    if given is None or given == []:
+        return GRANT_TYPES
+    if not isinstance(given, list) or "authorization_code" not in given:
+        raise InvalidClientMetadata("grant_types must contain authorization_code.")
+    return tuple(grant_type for grant_type in GRANT_TYPES if grant_type in given)
+
+
+def _name(given: object) -> str:
+    if given is None:
+        return UNNAMED
+    if not isinstance(given, str) or len(given) > LONGEST_NAME:
+        raise InvalidClientMetadata(f"client_name must be a text of at most {LONGEST_NAME} characters.")
+    return clean_name(given) or UNNAMED
+
+
+def _scope(given: object, scopes: Scopes) -> str:
+    return " ".join(scopes.parse(given)) if isinstance(given, str) else ""
+
+
+def _is_short_text(given: object) -> bool:
+    return isinstance(given, str) and 0 < len(given) <= LONGEST_TEXT and given.isprintable()
+
+
+def _is_native(redirect_uris: tuple[str, ...]) -> bool:
+    # Whatever the client said: Cursor registers `web` with a private scheme (case C10).
+    return any(is_loopback_uri(uri) or uri in CUSTOM for uri in redirect_uris)

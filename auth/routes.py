@@ -1,0 +1,58 @@
+"""All addresses of this layer on one blueprint."""
+
+from flask import Blueprint
+
+from auth.clients import Clients
+from auth.consent import Consents
+from auth.oauth import ConsentPages, add_consent, add_documents, add_machine_endpoints
+from auth.operators import Operators
+from auth.proofs import Proofs
+from auth.server import Server
+from auth.sessions import Sessions
+from auth.sign_in import SignIn, SignInForms, SignInPages, add_sign_in
+from auth.throttle import Throttle
+from auth.tokens import Tokens
+from core.clock import Clock
+from core.db import Database
+from core.ids import Ids
+from core.seal import Sealer
+from core.settings import Settings
+from policy.audit import Audit
+from policy.scopes import Scopes
+
+
+def auth_routes(
+    *,
+    database: Database,
+    ids: Ids,
+    clock: Clock,
+    sealer: Sealer,
+    settings: Settings,
+    audit: Audit,
+    scopes: Scopes,
+    clients: Clients,
+    operators: Operators,
+    throttle: Throttle,
+    sessions: Sessions,
+    proofs: Proofs,
+) -> Blueprint:
+    """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
+    bp = Blueprint("auth", __name__)
+    tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
+    server = Server(clients=clients, tokens=tokens, scopes=scopes, settings=settings, clock=clock)
+    consents = Consents(
+        database=database,
+        ids=ids,
+        clock=clock,
+        sealer=sealer,
+        clients=clients,
+        scopes=scopes,
+        settings=settings,
+        audit=audit,
+    )
+    forms = SignInForms(sessions, sealer, ids, settings)
+    add_sign_in(bp, SignInPages(sessions, forms, SignIn(database, operators, throttle, audit), operators))
+    add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes)
+    add_documents(bp, settings=settings, scopes=scopes)
+    add_consent(bp, ConsentPages(server, consents, sessions, proofs))
+    return bp

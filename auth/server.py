@@ -1,0 +1,171 @@
+"""The authorization server: Authlib with exactly two grants, its gaps closed (design D2)."""
+
+import re
+from typing import Any
+
+from authlib.oauth2.rfc6749 import (
+    AuthorizationServer,
+    InvalidRequestError,
+    InvalidScopeError,
+    OAuth2Error,
+    UnsupportedGrantTypeError,
+)
+from flask import Response, request
+
+from auth.client_auth import authenticate
+from auth.clients import Client, Clients
+from auth.grant_types import CodeGrant, RefreshGrant, Reused, TokenAnswer
+from auth.oauth_request import PlainRequest
+from auth.pkce import S256Always
+from auth.resource import names_us
+from auth.tokens import ACCESS, REFRESH, Tokens
+from core.clock import Clock
+from core.http import json_answer, json_error, with_cors
+from core.settings import Settings
+from policy.scopes import Scopes
+
+ONCE = (
+    "grant_type",
+    "code",
+    "redirect_uri",
+    "code_verifier",
+    "refresh_token",
+    "client_id",
+    "client_secret",
+    "scope",
+    "token",
+    "token_type_hint",
+)
+SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+", re.ASCII)  # RFC 6749 3.3
+
+
+class InvalidTarget(OAuth2Error):  # type: ignore[misc] # Authlib has no types
+    """RFC 8707 2: the resource is another one than ours."""
+
+    error = "invalid_target"
+    description = "The resource is not the one of this server."
+
+
+class UnknownGrantType(UnsupportedGrantTypeError):  # type: ignore[misc]
+    """As Authlib's, without repeating what was sent."""
+
+    def get_error_description(self) -> str:
+        """Name what is supported."""
+        return "grant_type must be authorization_code or refresh_token."
+
+
+class Server(AuthorizationServer):  # type: ignore[misc]
+    """Judges authorization and token requests; every answer to a program is JSON."""
+
+    def __init__(self, *, clients: Clients, tokens: Tokens, scopes: Scopes, settings: Settings, clock: Clock) -> None:
+        super().__init__()
+        self.clients = clients
+        self.tokens = tokens
+        self.scopes = scopes
+        self.settings = settings
+        self.clock = clock
+        self.register_grant(CodeGrant, [S256Always()])
+        self.register_grant(RefreshGrant)
+
+    def token_answer(self) -> Response:
+        """Answer this request to the token endpoint."""
+        try:
+            asked = self.form_request()
+            # Before anything is looked up, so that a wrong resource spends nothing (checklist S13).
+            if not names_us(asked.form.getlist("resource"), self.settings):
+                raise InvalidTarget
+        except OAuth2Error as error:
+            return self.handle_error_response(None, error)
+        answer: Response = self.create_token_response(asked)
+        return answer
+
+    def revocation_answer(self) -> Response:
+        """Answer this request to the revocation endpoint: 200 for any token, known or not (RFC 7009 2.2)."""
+        try:
+            asked = self.form_request()
+            client = self.authenticate_client(asked)
+            if not asked.form.get("token"):
+                raise InvalidRequestError("token is required.")
+        except OAuth2Error as error:
+            return self.handle_error_response(None, error)
+        self.tokens.revoke(asked.form["token"], client.id)
+        return with_cors(json_answer({}))
+
+    def form_request(self) -> PlainRequest:
+        """Give this request's form; raise InvalidRequestError for another type, a query, or a repeated parameter."""
+        if request.mimetype != "application/x-www-form-urlencoded":
+            raise InvalidRequestError("Send the parameters as application/x-www-form-urlencoded, not as JSON.")
+        if request.args:
+            raise InvalidRequestError("Send the parameters in the body, never in the address.")
+        if any(len(request.form.getlist(name)) > 1 for name in ONCE):
+            raise InvalidRequestError("A parameter is there twice.")
+        return PlainRequest(request.method, request.form, request.headers)
+
+    # --- what Authlib asks for ------------------------------------------------------------------------------------
+
+    def query_client(self, client_id: str) -> Client | None:
+        """Give the living client of this id."""
+        return self.clients.find(client_id)
+
+    def authenticate_client(self, request: PlainRequest, methods: object = (), endpoint: str = "token") -> Client:
+        """Give the client that proves itself in this request, by any method that fits it."""
+        client, request.auth_method = authenticate(self.clients, request.form, request.headers.get("Authorization"))
+        return client
+
+    def create_oauth2_request(self, request: PlainRequest) -> PlainRequest:
+        """Give the request that we made."""
+        return request
+
+    def get_token_grant(self, request: PlainRequest) -> Any:
+        """Give the grant of this type; raise UnknownGrantType."""
+        if not request.payload.grant_type:
+            raise UnknownGrantType("")
+        try:
+            return super().get_token_grant(request)
+        except UnsupportedGrantTypeError:
+            raise UnknownGrantType("") from None
+
+    def generate_token(
+        self, *, scope: str | None = None, include_refresh_token: bool = True, **_known: object
+    ) -> TokenAnswer:
+        """Give the answer with fresh tokens, stored nowhere yet; `save_token` adds what counts of the scopes."""
+        answer = TokenAnswer(
+            access_token=self.tokens.new(ACCESS),
+            token_type="Bearer",
+            expires_in=int(self.settings.lifetimes.access_token.total_seconds()),
+            scope=scope or "",
+        )
+        if include_refresh_token:
+            answer["refresh_token"] = self.tokens.new(REFRESH)
+        return answer
+
+    def save_token(self, token: TokenAnswer, request: PlainRequest) -> None:
+        """Spend the code or rotate the refresh token, and store what it gives, in one transaction."""
+        if request.authorization_code is not None:
+            self.tokens.redeem(request.authorization_code, token)
+        else:
+            self.tokens.rotate(request.refresh_token, token, request.narrowed_to)
+        effective = self.scopes.effective(token["scope"].split(), request.role)
+        token["scope"] = " ".join(sorted(effective))
+
+    def validate_requested_scope(self, scope: str | None) -> None:
+        """Raise InvalidScopeError for characters that no scope has; unknown scopes are dropped at consent."""
+        if any(not SCOPE.fullmatch(one) for one in (scope or "").split()):
+            raise InvalidScopeError("The scope has characters that no scope has.")
+
+    def handle_response(self, status: int, body: dict[str, Any], headers: list[tuple[str, str]]) -> Response:
+        """Give a JSON answer that no cache keeps and every origin may read."""
+        return with_cors(json_answer(body, status=status))
+
+    def handle_error_response(self, request: object, error: OAuth2Error) -> Response:
+        """Give the JSON error; what a reuse ends is ended here, after the rollback of what it tried."""
+        if isinstance(error, Reused):
+            self.tokens.end_family(error.grant_id, error.code)
+        answer = json_error(error.status_code, error.error, error.get_error_description() or "The request was refused.")
+        for name, value in error.get_headers():
+            if name == "WWW-Authenticate":
+                answer.headers[name] = value
+        return with_cors(answer)
+
+    def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
+        """Do nothing: what is to be remembered is in the audit."""
