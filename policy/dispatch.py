@@ -1,20 +1,25 @@
 """The one door: every run starts here and nowhere else, whoever called and by whatever surface."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flows.engine import Admitted, Engine, Ran, RequestIdConflict
 from sqlalchemy import Connection
 
+from core.clock import Clock
 from core.db import Database
 from core.ids import Ids
 from core.logs import reference
 from core.settings import Settings
 from flows.arguments import Arguments, InvalidArguments, parse_arguments
+from flows.behind import TraceWriter
+from flows.engine import Admitted, Engine, Ran
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
+from flows.outbox import Outbox
 from flows.registry import Registry, UnknownFlow
+from flows.runs import RequestIdConflict
+from flows.trace import RunRecord
 from policy import refusals
 from policy.audit import Audit
 from policy.confirmations import Asked, Confirmations
@@ -123,6 +128,10 @@ class Door:
             return self._ended(principal, call, flow, asked)
         return self._waits(principal, call, flow, asked, if_pending=Status.CONFIRMATION_PENDING)
 
+    def end_overdue(self) -> int:
+        """End what nobody ended: runs whose worker is gone, confirmations whose time is over; say how many."""
+        return self._engine.reap(self._record_reaped) + self._confirmations.end_overdue()
+
     def _read(self, principal: Principal, call: Call, flow: Flow, arguments: Arguments) -> Envelope:
         caller, run_id = principal.caller, self._ids.new("run")
         admitted = Admitted(run_id=run_id, flow=flow, arguments=arguments, caller=caller, reference=reference.get())
@@ -139,9 +148,21 @@ class Door:
         principal, call, flow = write.principal, write.call, write.flow
         if call.ask_only:
             return self._ask(write)
-        kept = self._replayed(write)  # before the confirmation: a repeated wish needs no token (design D6)
-        if kept is not None:
-            return kept
+        try:
+            return self._replayed(write) or self._run_confirmed(write)
+        except RequestIdConflict as error:
+            return self._refused(principal, call, flow, Refusal(error.code, error.public))
+
+    def _replayed(self, write: Write) -> Envelope | None:
+        """Answer a repeated wish, which needs no token (design D6)."""
+        if write.call.request_id is None:
+            return None
+        caller, plan = write.principal.caller, write.arguments.digest
+        ran = self._engine.replay(caller, write.flow, write.call.request_id, plan)
+        return None if ran is None else self._kept(write, ran)
+
+    def _run_confirmed(self, write: Write) -> Envelope:
+        principal, call, flow = write.principal, write.call, write.flow
         if call.confirm_token is None and call.confirmation is None:
             return self._ask(write)
         asked = self._present(write)
@@ -186,7 +207,7 @@ class Door:
             caller=write.principal.caller,
             reference=reference.get(),
             confirmation_id=confirmation_id,
-            request_id=write.call.request_id or confirmation_id,
+            request_id=write.call.request_id,  # by default the confirmation's id is the key
         )
         ran = self._engine.write(
             admitted,
@@ -214,15 +235,19 @@ class Door:
         )
         self._audit.write(connection, row)
 
-    def _replayed(self, write: Write) -> Envelope | None:
-        if write.call.request_id is None:
-            return None
-        try:
-            caller, plan = write.principal.caller, write.arguments.digest
-            ran = self._engine.replay(caller, write.flow, write.call.request_id, plan)
-        except RequestIdConflict as error:
-            return self._refused(write.principal, write.call, write.flow, Refusal(error.code, error.public))
-        return None if ran is None else self._kept(write, ran)
+    def _record_reaped(self, connection: Connection, reaped: RunRecord) -> None:
+        row = self._audit.row(
+            f"call.{reaped.status}",
+            surface=reaped.surface,
+            operator_id=reaped.operator_id,
+            client_id=reaped.client_id,
+            grant_id=reaped.grant_id,
+            flow_id=reaped.flow_id,
+            run_id=reaped.id,
+            confirmation_id=reaped.confirmation_id,
+            code=reaped.code,
+        )
+        self._audit.write(connection, row)
 
     def _kept(self, write: Write, ran: Ran) -> Envelope:
         """Answer with a run that took place before this call: by its requestId, else as what its token paid for."""
@@ -265,6 +290,33 @@ class Door:
         row = self._audit.row(event, caller=principal.caller, flow_id=flow_id, detail={"tool": call.tool}, **fields)
         with self._database.write() as connection:
             self._audit.write(connection, row)
+
+
+def open_door(
+    *,
+    registry: Registry,
+    scopes: Scopes,
+    confirmations: Confirmations,
+    audit: Audit,
+    database: Database,
+    settings: Settings,
+    ids: Ids,
+    clock: Clock,
+    writer: TraceWriter,
+    outbox: Outbox,
+    at: Callable[[str], None],
+) -> Door:
+    """Give the door with the one engine behind it; `at` is told each named point of a write run."""
+    return Door(
+        registry=registry,
+        scopes=scopes,
+        engine=Engine(database=database, ids=ids, clock=clock, traces=writer, outbox=outbox, settings=settings, at=at),
+        confirmations=confirmations,
+        audit=audit,
+        database=database,
+        settings=settings,
+        ids=ids,
+    )
 
 
 def _outcome(ran: Ran) -> Envelope:

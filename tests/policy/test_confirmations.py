@@ -1,11 +1,13 @@
 """The life of a confirmation: asked, joined, decided, spent, ended (design D4)."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, update
 
 from core.errors import Forbidden, NotFound
+from core.settings import Lifetimes
 from flows.caller import Role
 from flows.envelope import Refusal, Status
 from flows.models import run
@@ -14,7 +16,7 @@ from flows.registry import Registry
 from policy.models import audit, confirm_token, confirmation
 from policy.refusals import AlreadyDecided, ConfirmationExpired, ConfirmationSpent, NotYours
 from policy.stored import State
-from tests.policy.house import CANARY, FLOWS, House, agent, orders_refund, orders_tag, person_named
+from tests.policy.house import CANARY, FLOWS, House, agent, open_house, orders_refund, orders_tag, person_named
 
 pytestmark = pytest.mark.db
 ALICE = person_named("alice")
@@ -169,11 +171,6 @@ def test_asking_frees_a_lapsed_question_without_anybody_else(house):
 
 
 def test_the_clocks_are_settings(database_url):
-    from datetime import timedelta
-
-    from core.settings import Lifetimes
-    from tests.policy.house import open_house
-
     lives = Lifetimes(confirmation_undecided=timedelta(minutes=2), confirmation_approved=timedelta(minutes=1))
     house = open_house(database_url, lifetimes=lives)
     asked = house.ask()
