@@ -8,7 +8,6 @@ from cli.passwords import choose, hand_over, taken_from
 from cli.refusals import NoSuchName
 from cli.tables import lines
 from core.clock import iso
-from core.ids import SystemChance
 from flows.caller import Role
 
 VARIABLE = "COUNTERSIGN_OPERATOR_PASSWORD"
@@ -37,7 +36,7 @@ def _add_writing(group: click.Group, build: Build) -> None:
     def add(email: str, role: str) -> None:
         """Make an account. The password comes from COUNTERSIGN_OPERATOR_PASSWORD, the terminal, or chance."""
         parts = build()
-        password = choose(taken_from(VARIABLE), SystemChance(), ask=True, strong=parts.settings.production)
+        password = choose(taken_from(VARIABLE), parts.chance, ask=True, strong=parts.settings.production)
         made = parts.operators.add(email, Role(role), password.text, must_change=password.generated)
         click.echo(f"Added {made.email} as {made.role.value}.")
         click.echo(hand_over(password, made.email, parts.settings.instance / f"password-{made.id}"))
@@ -56,7 +55,7 @@ def _add_writing(group: click.Group, build: Build) -> None:
         """Replace a password; every session and connection of this person ends."""
         parts = build()
         person = _named(parts, email)
-        new = choose(taken_from(VARIABLE), SystemChance(), ask=True, strong=parts.settings.production)
+        new = choose(taken_from(VARIABLE), parts.chance, ask=True, strong=parts.settings.production)
         parts.operators.set_password(person.id, new.text, must_change=new.generated)
         click.echo(hand_over(new, person.email, parts.settings.instance / f"password-{person.id}"))
 

@@ -7,6 +7,7 @@ from auth.clients import Clients
 from auth.local import LocalIdentities
 from auth.operators import Operators
 from core.db import Database
+from core.ids import Chance
 from core.settings import Settings
 from flows.registry import Registry
 
@@ -16,6 +17,8 @@ class Parts(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+    @property
+    def chance(self) -> Chance: ...
     @property
     def database(self) -> Database: ...
     @property

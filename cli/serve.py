@@ -71,7 +71,7 @@ def first_operator(parts: Parts) -> str:
     given = taken_from(VARIABLE)
     if parts.operators.list():
         return ""
-    password = choose(given, SystemChance(), ask=False, strong=parts.settings.production)
+    password = choose(given, parts.chance, ask=False, strong=parts.settings.production)
     made = parts.operators.add(FIRST_OPERATOR, Role.ADMIN, password.text, must_change=password.generated)
     return hand_over(password, made.email, parts.settings.instance / FIRST_PASSWORD)
 
