@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from core.settings import Settings
+from flows.builtin import OwnParams, OwnResult
 from flows.caller import Caller, Surface
-from flows.operation import Flow, Params, Result, Rule, Source, flow
+from flows.operation import Flow, Rule, Source, flow
 from flows.registry import Registry
 from flows.schema import write_outcome_schema
 from flows.world import World
@@ -18,21 +18,18 @@ from policy.rules import confirmation_rule
 from policy.scopes import Scopes
 
 MANIFEST_GROUP = frozenset({"mcp:manifest:read", "console:manifest:read"})
-WIRE = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 TEXT = {"type": "string"}
 ARGUMENTS = {"type": "object", "description": "The arguments of the flow, as schema_get shows them."}
 
 
-class ManifestParams(Params):
+class ManifestParams(OwnParams):
     """What is looked for."""
 
     query: Annotated[str, Field(max_length=200, description="Words that id, title or summary contain.")] | None = None
 
 
-class FlowEntry(Result):
+class FlowEntry(OwnResult):
     """One flow, and whether this connection may call it."""
-
-    model_config = WIRE
 
     flow_id: str
     tool: str
@@ -47,7 +44,7 @@ class FlowEntry(Result):
     grant_url: str | None = None
 
 
-class Manifest(Result):
+class Manifest(OwnResult):
     """Every flow that the operator's role could be given."""
 
     flows: list[FlowEntry]

@@ -13,12 +13,11 @@ from core.logs import reference
 from core.settings import Settings
 from flows.arguments import Arguments, InvalidArguments, parse_arguments
 from flows.behind import TraceWriter
-from flows.engine import Admitted, Engine, Ran
+from flows.engine import Admitted, Engine, Ran, RequestIdConflict
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
 from flows.registry import Registry, UnknownFlow
-from flows.runs import RequestIdConflict
 from flows.trace import RunRecord
 from policy import refusals
 from policy.audit import Audit
@@ -148,21 +147,9 @@ class Door:
         principal, call, flow = write.principal, write.call, write.flow
         if call.ask_only:
             return self._ask(write)
-        try:
-            return self._replayed(write) or self._run_confirmed(write)
-        except RequestIdConflict as error:
-            return self._refused(principal, call, flow, Refusal(error.code, error.public))
-
-    def _replayed(self, write: Write) -> Envelope | None:
-        """Answer a repeated wish, which needs no token (design D6)."""
-        if write.call.request_id is None:
-            return None
-        caller, plan = write.principal.caller, write.arguments.digest
-        ran = self._engine.replay(caller, write.flow, write.call.request_id, plan)
-        return None if ran is None else self._kept(write, ran)
-
-    def _run_confirmed(self, write: Write) -> Envelope:
-        principal, call, flow = write.principal, write.call, write.flow
+        kept = self._replayed(write)  # before the confirmation: a repeated wish needs no token (design D6)
+        if kept is not None:
+            return kept
         if call.confirm_token is None and call.confirmation is None:
             return self._ask(write)
         asked = self._present(write)
@@ -171,6 +158,16 @@ class Door:
         if asked.state is not State.APPROVED:
             return self._waits(principal, call, flow, asked, if_pending=Status.CONFIRMATION_PENDING)
         return self._run(write, asked)
+
+    def _replayed(self, write: Write) -> Envelope | None:
+        if write.call.request_id is None:
+            return None
+        caller, plan = write.principal.caller, write.arguments.digest
+        try:
+            ran = self._engine.replay(caller, write.flow, write.call.request_id, plan)
+        except RequestIdConflict as error:
+            return self._refused(write.principal, write.call, write.flow, Refusal(error.code, error.public))
+        return None if ran is None else self._kept(write, ran)
 
     def _ask(self, write: Write) -> Envelope:
         principal, call, flow = write.principal, write.call, write.flow
@@ -217,6 +214,8 @@ class Door:
         )
         if ran.kept:
             return self._kept(write, ran)
+        if ran.run_id is None:  # refused before there was a run that could be recorded
+            return self._refused(write.principal, write.call, write.flow, _refusal(ran))
         if ran.status is Status.REFUSED and ran.code in SPENT_BY_ANOTHER:
             # It lost a race for its confirmation: answered as if it had come after the one that won.
             stands = self._present(write)
@@ -292,6 +291,21 @@ class Door:
             self._audit.write(connection, row)
 
 
+def _outcome(ran: Ran) -> Envelope:
+    return Envelope(ran.status, run_id=ran.run_id, result=ran.result, refusal=_refusal(ran) if ran.code else None)
+
+
+def _refusal(ran: Ran) -> Refusal:
+    return Refusal(ran.code or ran.status.value, ran.message or "")
+
+
+def _check_request_id(request_id: str | None) -> None:
+    if request_id is None:
+        return
+    if not 1 <= len(request_id) <= LONGEST_REQUEST_ID or not request_id.isprintable():
+        raise InvalidArguments(f"requestId must have 1 to {LONGEST_REQUEST_ID} printable characters.")
+
+
 def open_door(
     *,
     registry: Registry,
@@ -317,18 +331,3 @@ def open_door(
         settings=settings,
         ids=ids,
     )
-
-
-def _outcome(ran: Ran) -> Envelope:
-    return Envelope(ran.status, run_id=ran.run_id, result=ran.result, refusal=_refusal(ran) if ran.code else None)
-
-
-def _refusal(ran: Ran) -> Refusal:
-    return Refusal(ran.code or ran.status.value, ran.message or "")
-
-
-def _check_request_id(request_id: str | None) -> None:
-    if request_id is None:
-        return
-    if not 1 <= len(request_id) <= LONGEST_REQUEST_ID or not request_id.isprintable():
-        raise InvalidArguments(f"requestId must have 1 to {LONGEST_REQUEST_ID} printable characters.")
