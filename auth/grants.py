@@ -72,13 +72,13 @@ class Connections:
             calls = _last_calls(connection, operator_id, grant_id)
         return self._connection(row, calls.get(grant_id))
 
-    def change(self, operator_id: str, grant_id: str, scopes: Iterable[str], proof: Proof | None) -> None:
+    def change(self, operator_id: str, grant_id: str, scopes: Iterable[str], proof: Proof) -> Connection:
         """Make `scopes` the rights of a connection, from the next call on; raise NotFound, NoRights, ProofFailed.
 
-        Taking rights away needs no proof. What can't be consented or the role can't hold is left out, whatever the
-        form says.
+        What can't be consented or the role can't hold is left out, whatever the form says.
         """
-        proven = proof is not None and proof.operator_id == operator_id
+        if proof.operator_id != operator_id:
+            raise ProofFailed
         wanted = frozenset(scopes)
         with self._database.write() as connection:
             statement = self._living(operator_id).where(grant.c.id == grant_id).with_for_update(of=grant)
@@ -87,12 +87,11 @@ class Connections:
                 raise NotFound
             chosen = self._chosen(wanted, Role(row["role"]))
             before = tuple(row["scopes"].split())
-            if not proven and not set(chosen) <= set(before):
-                raise ProofFailed
             if set(before) != set(chosen):
                 changed = update(grant).where(grant.c.id == grant_id)
                 connection.execute(changed.values(scopes=" ".join(chosen), version=grant.c.version + 1))
                 self._note_change(connection, row, before, chosen)
+        return self.get(operator_id, grant_id)
 
     def revoke(self, operator_id: str, grant_id: str) -> None:
         """End a connection: no call that starts after this succeeds; raise NotFound for another person's."""

@@ -1,6 +1,7 @@
 """Named local identities: a token for a script on a person's own machine, made at the command line."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,14 +67,14 @@ class LocalIdentities:
         self._settings = settings
         self._audit = audit
 
-    def issue(self, name: str, email: str, scope: str, ttl: timedelta) -> IssuedToken:
+    def issue(self, name: str, email: str, scopes: Iterable[str], ttl: timedelta) -> IssuedToken:
         """Make a token that acts as this operator until `ttl` is over; raise BadRequest, UnknownScope, NotFound."""
         if not NAME.fullmatch(name):
             raise BadRequest("A name has 1 to 64 letters, digits, dots, dashes and underscores.")
         if not timedelta(0) < ttl <= LONGEST:
             raise BadRequest("A token lives from 1 second to 366 days.")
         owner = self._owner(email)
-        granted = self._granted(tuple(scope.split()), owner)
+        granted = self._granted(tuple(scopes), owner)
         now = self._clock.now()
         issued = IssuedToken(self._ids.token("cs_at"), f"local:{name}", self._ids.new("gr"), granted, now + ttl)
         with self._database.write() as connection:

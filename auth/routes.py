@@ -11,8 +11,6 @@ from auth.server import Server
 from auth.sessions import Sessions
 from auth.sign_in import SignIn, SignInForms, SignInPages, add_sign_in
 from auth.throttle import Throttle
-from auth.tokens import Tokens
-from core.clock import Clock
 from core.db import Database
 from core.ids import Ids
 from core.seal import Sealer
@@ -25,7 +23,6 @@ def auth_routes(
     *,
     database: Database,
     ids: Ids,
-    clock: Clock,
     sealer: Sealer,
     settings: Settings,
     audit: Audit,
@@ -35,21 +32,11 @@ def auth_routes(
     throttle: Throttle,
     sessions: Sessions,
     proofs: Proofs,
+    consents: Consents,
+    server: Server,
 ) -> Blueprint:
     """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
     bp = Blueprint("auth", __name__)
-    tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
-    server = Server(clients=clients, tokens=tokens, scopes=scopes, settings=settings, clock=clock)
-    consents = Consents(
-        database=database,
-        ids=ids,
-        clock=clock,
-        sealer=sealer,
-        clients=clients,
-        scopes=scopes,
-        settings=settings,
-        audit=audit,
-    )
     forms = SignInForms(sessions, sealer, ids, settings)
     add_sign_in(bp, SignInPages(sessions, forms, SignIn(database, operators, throttle, audit), operators))
     add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes)
