@@ -1,10 +1,13 @@
 """`POST /mcp`: the checks before a message is a message, in their order (checklist W53)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from flask import Blueprint, Response, request
 from flask.blueprints import BlueprintSetupState
 from flask.typing import ResponseReturnValue
 from mcp_types.jsonrpc import INVALID_REQUEST
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.routing import Rule
 
 from auth.bearer import Bearer, Challenge
@@ -27,6 +30,7 @@ from policy.scopes import Scopes
 ENDPOINT = "mcp.answer"
 ALLOWED = "POST, OPTIONS"
 JSON = "application/json"
+JSON_HEADERS = (("Content-Type", JSON), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 ADDRESSES = ("/mcp", "/mcp/")  # both, since a redirect would turn a POST into a GET (case C04)
 
 
@@ -42,15 +46,16 @@ def mcp_routes(
 
     @blueprint.endpoint(ENDPOINT)
     def answer() -> ResponseReturnValue:
-        headers = Headers.of(request.environ)
+        environ = request.environ
+        headers = Headers.of(environ)
         try:
-            origins.check(request.environ)
-            if request.method == "OPTIONS":
+            origins.check(environ)
+            if environ["REQUEST_METHOD"] == "OPTIONS":
                 return preflight(ALLOWED)
-            principal = endpoint.principal(request.environ.get("HTTP_AUTHORIZATION"))
+            principal = endpoint.principal(environ.get("HTTP_AUTHORIZATION"))
             if isinstance(principal, Challenge):
                 return _challenged(principal)
-            return _response(endpoint.reply(principal, headers, _body()))
+            return _response(endpoint.reply(principal, headers, _body(environ)))
         except RpcError as error:
             return _response(error_reply(None, error, omit_id=headers.look_modern))
 
@@ -63,19 +68,32 @@ def mcp_routes(
     return blueprint
 
 
-def _body() -> bytes:
+def _body(environ: Mapping[str, Any]) -> bytes:
     """Give the body of a POST of JSON within the limit; raise RpcError with 405, 415 or 413."""
-    if request.method != "POST":
+    if environ["REQUEST_METHOD"] != "POST":
         raise _refused(405, "Only POST and OPTIONS are answered here.")
-    if request.mimetype != JSON or request.mimetype_params.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+    if environ.get("CONTENT_TYPE") != JSON and not _is_json():
         raise _refused(415, "The content type must be application/json in UTF-8.")
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         raise _refused(415, "The body must come without a content encoding.")
     try:
         body = request.get_data(cache=False)
-    except HTTPException as error:
-        raise _refused(error.code or 400, f"The body can't be read, or is over {BODY_LIMIT} bytes.") from None
+    except RequestEntityTooLarge:
+        raise _too_large() from None
+    except HTTPException:
+        raise _refused(400, "The body can't be read.") from None
+    if len(body) >= BODY_LIMIT:  # werkzeug cuts a chunked body off at its limit without a word
+        raise _too_large()
     return body
+
+
+def _too_large() -> RpcError:
+    return _refused(413, f"The body must be smaller than {BODY_LIMIT} bytes.")
+
+
+def _is_json() -> bool:
+    charset = request.mimetype_params.get("charset", "utf-8")
+    return request.mimetype == JSON and charset.lower() in ("utf-8", "utf8")
 
 
 def _refused(http_status: int, public: str) -> RpcError:
@@ -88,14 +106,13 @@ def _challenged(challenge: Challenge) -> Response:
 
 
 def _response(reply: Reply) -> Response:
-    response = Response(reply.body, status=reply.status, headers=reply.headers)
     if not reply.body:
-        del response.headers["Content-Type"]  # case C34: nothing has no type
-        response.headers["Content-Length"] = "0"
-    else:
-        response.headers["Content-Type"] = JSON
-        response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Cache-Control"] = "no-store"
+        empty = with_cors(Response(b"", reply.status, {"Cache-Control": "no-store"}))
+        del empty.headers["Content-Type"]  # case C34: nothing has no type
+        return empty
+    response = with_cors(Response(reply.body, reply.status, JSON_HEADERS))
+    for name, value in reply.headers.items():
+        response.headers[name] = value
     if reply.status == 405:
         response.headers["Allow"] = ALLOWED
-    return with_cors(response)
+    return response
