@@ -25,7 +25,7 @@ def test_a_confirmed_refund_runs_once_and_is_traced(server: ServerProcess, mode:
             "action_invoke",
             "action_confirm",
         }
-        assert "orders.refund" in {flow["id"] for flow in agent.call("manifest_get")["flows"]}
+        assert "orders.refund" in {flow["flowId"] for flow in agent.call("manifest_get")["flows"]}
 
         order = refundable_order(agent)
         before = len(refunds_done(agent))

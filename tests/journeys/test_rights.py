@@ -13,7 +13,7 @@ def test_a_missing_right_is_given_on_its_page_and_works_without_a_new_connection
     with agent_of(ALICE, server, tick=()) as (agent, browser):
         raw = RawMcp(server.mcp_url, agent.access_token)
         order = refundable_order(agent, skip=6)
-        refund = next(f for f in agent.call("manifest_get")["flows"] if f["id"] == "orders.refund")
+        refund = next(f for f in agent.call("manifest_get")["flows"] if f["flowId"] == "orders.refund")
         refused = raw.call("orders_refund", {"order_id": order["number"], "reason": "r"})
         assert refund["granted"] is False
         assert "orders_refund" not in {tool.name for tool in agent.tools()}
@@ -51,4 +51,4 @@ def test_a_viewer_is_offered_nothing_that_acts(server: ServerProcess) -> None:
         assert answer.status == 200
         assert answer.result["isError"] is True
         assert answer.data["refusal"]["code"] != "insufficient_scope"
-        assert "orders.refund" not in {flow["id"] for flow in agent.call("manifest_get")["flows"]}
+        assert "orders.refund" not in {flow["flowId"] for flow in agent.call("manifest_get")["flows"]}

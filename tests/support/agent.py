@@ -168,9 +168,13 @@ def connect(
         {"client_name": client_name, "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
     )
     auth = OAuthClientProvider(mcp_url, metadata, storage, person.open, person.result)
-    with contextlib.ExitStack() as stack:
+    stack = contextlib.ExitStack()
+    try:
         portal = stack.enter_context(start_blocking_portal())
         http_client = stack.enter_context(portal.wrap_async_context_manager(create_mcp_http_client(auth=auth)))
         client = Client(streamable_http_client(mcp_url, http_client=http_client), mode=mode)
         stack.enter_context(portal.wrap_async_context_manager(client))
         yield Agent(portal, client, storage, person)
+    finally:
+        # Not as a `with`: the test's own failure, thrown into the client's task groups, would come out as a group.
+        stack.close()
