@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from core.settings import DEMO_FLOWS
 from tests.conformance.accepted import ACCEPTED
 from tests.conformance.proxy import HeaderProxy, adding_bearer
 from tests.conformance.suite import (
@@ -25,7 +26,7 @@ from tests.support.server import ALICE, Instance, ServerProcess
 from tests.support.waiting import free_port
 
 OLD, LEGACY, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
-FLOWS = "flows.catalogue.shop,tests.conformance.fixture_flows"
+FLOWS = ",".join((*DEMO_FLOWS, "tests.conformance.fixture_flows"))
 READ_SCOPES = "mcp:manifest:read mcp:schema:read mcp:effects:read mcp:traces:read mcp:flows:read"
 
 # How many checks the suite makes in each run: one fewer means that it didn't get to what it tests.
