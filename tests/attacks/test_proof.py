@@ -79,12 +79,14 @@ def test_cookies_collected_on_another_port_approve_consent_and_widen_nothing(
     server = server_factory()  # of its own: the tries use up what the person may get wrong
     with agent_of(ALICE, server, name="Asking agent") as (agent, browser), listening() as listener:
         refund = ask_for_refund(agent, refundable_order(agent, skip=10))
+        another = Target(ask_for_refund(agent, refundable_order(agent, skip=12))["asked"]["confirmUrl"], "Approve")
         targets = _targets(server, browser, refund["asked"]["confirmUrl"])
         before = _rights(browser)
         tab = _signed_in(chromium_context, server)
         tab.goto(listener.url)
         thief = _thief(server, listener)
         assert ALICE.email in thief.look("/").text, "the cookie works for looking: the theft is real"
+        assert _succeeded(_with_password(thief, another)), "the same form with the password does approve"
 
         tries = [answer for target in targets for answer in _all_tries(thief, target)]
         tries += [_from_the_persons_own_browser(tab, listener, thief, target) for target in targets]
@@ -131,7 +133,7 @@ def _targets(server: ServerProcess, browser: FormBrowser, confirm_url: str) -> l
     return [
         Target(confirm_url, "Approve"),
         Target(client.authorize_url(scope=REFUND), "Connect", (REFUND,)),
-        Target(f"{grant_page}?add=stock:adjust", "Save", ("stock:adjust",)),
+        Target(urljoin(server.base_url, f"{grant_page}?add=stock:adjust"), "Save", ("stock:adjust",)),
     ]
 
 
@@ -156,6 +158,11 @@ def _all_tries(thief: Thief, target: Target) -> list[RawAnswer]:
         url, fields = thief.form(target)
         answers.append(thief.submit(url, _varied(fields, csrf, password), sender))
     return answers
+
+
+def _with_password(thief: Thief, target: Target) -> RawAnswer:
+    url, fields = thief.form(target)
+    return thief.submit(url, _varied(fields, "the page's own", ALICE.password), "silent")
 
 
 def _varied(fields: Fields, csrf: str | None, password: str | None) -> Fields:
