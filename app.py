@@ -230,13 +230,15 @@ def _mcp(parts: Parts) -> Blueprint:
 
 def _auth(parts: Parts) -> Blueprint:
     return auth_routes(
+        database=parts.database,
+        ids=parts.ids,
+        sealer=parts.sealer,
         settings=parts.settings,
         sessions=parts.sessions,
         operators=parts.operators,
         proofs=parts.proofs,
         throttle=parts.throttle,
         clients=parts.clients,
-        tokens=parts.tokens,
         consents=parts.consents,
         server=parts.server,
         scopes=parts.scopes,
