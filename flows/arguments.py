@@ -18,6 +18,7 @@ from flows.operation import Flow, Params
 
 DEEPEST = 40
 NOT_GIVEN = "not given"
+FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
 
 
 class InvalidArguments(AppError):
@@ -100,9 +101,16 @@ def visible(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+    if character in "\n\t" or not _is_hidden(character):
         return character
     return f"\\u{ord(character):04x}"
+
+
+def _is_hidden(character: str) -> bool:
+    # Fillers and variation selectors draw nothing and can carry text; U+FE0E and U+FE0F only choose an emoji's look.
+    if character in FILLERS or "\ufe00" <= character <= "\ufe0d" or "\U000e0100" <= character <= "\U000e01ef":
+        return True
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def _readable(value: Any) -> str:

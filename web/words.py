@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from flows.arguments import visible
 from flows.effects import Effect, Verb
-from policy.words import VERBS, effect_words
+from policy.words import TARGETS, VERBS, effect_words
 
 __all__ = ["effect_words", "visible"]  # templates find these here as well
 LONG_CHARACTERS, LONG_LINES = 400, 8
@@ -56,12 +56,12 @@ def message_status(value: str) -> Said:
 
 def effect(declared: Effect) -> str:
     """Give what a flow may do: "Changes orders"."""
-    return sentence(f"{VERBS[declared.verb]} {declared.target}")
+    return sentence(f"{VERBS[declared.verb]} {TARGETS.get(declared.target, declared.target)}")
 
 
 def step(verb: str, target: str) -> str:
     """Give what a run did: "Changed orders"."""
-    return f"{DID[Verb(verb)]} {target}"
+    return f"{DID[Verb(verb)]} {TARGETS.get(target, target)}"
 
 
 def sentence(phrase: str) -> str:

@@ -19,6 +19,7 @@ from policy.principal import Principal
 from tests.support.html import Page, values_of
 
 NOW = datetime(2026, 12, 1, 9, 41, tzinfo=UTC)
+BASE_URL = "http://localhost:6535"
 PASSWORD = "a long enough password"
 REFUND = "orders:refund"
 STOCK = "stock:adjust"
@@ -40,12 +41,12 @@ class MovedClock:
 class Reader:
     """A signed-in person with a browser that runs no script."""
 
-    def __init__(self, browser: FlaskClient, email: str) -> None:
-        self.browser, self.email = browser, email
+    def __init__(self, browser: FlaskClient, email: str, base_url: str = BASE_URL) -> None:
+        self.browser, self.email, self.base_url = browser, email, base_url
 
     def open(self, path: str) -> Page:
         """Open a page and follow where it leads."""
-        return self._page(self.browser.get(path, follow_redirects=True))
+        return self._page(self.browser.get(path, base_url=self.base_url, follow_redirects=True))
 
     def press(self, page: Page, button: str, **fields: str | list[str]) -> Page:
         """Fill in fields by their names, press the button and follow where it leads."""
@@ -66,26 +67,26 @@ class Reader:
         gathered: dict[str, list[str]] = {}
         for name, value in fields:
             gathered.setdefault(name, []).append(value)
-        return self.browser.post(path, data=gathered)
+        return self.browser.post(path, base_url=self.base_url, data=gathered)
 
     def _page(self, answer: Any, *, follow: bool = False) -> Page:
         while follow and answer.status_code in (302, 303):
-            answer = self.browser.get(answer.headers["Location"])
+            answer = self.browser.get(answer.headers["Location"], base_url=self.base_url)
         return Page(answer.request.path, answer.status_code, dict(answer.headers), answer.text)
 
 
 class House:
     """The parts of one process on an empty database with the demo shop."""
 
-    def __init__(self, database_url: str, folder: Path) -> None:
+    def __init__(self, database_url: str, folder: Path, base_url: str = BASE_URL) -> None:
         self.clock = MovedClock()
         self.settings = Settings(
-            base_url="http://localhost:6535",
+            base_url=base_url,
             port=6535,
             instance=folder,
             database_url=database_url,
             secret_keys=("k" * 40,),
-            production=False,
+            production=base_url != BASE_URL,
             argon2=Argon2(1, 8, 1),
         )
         self.parts = app.build(self.settings, clock=self.clock)
@@ -103,7 +104,7 @@ class House:
     def reader(self, email: str = "alice@example.test", role: Role = Role.OPERATOR) -> Reader:
         """Give a person with an account who has signed in."""
         self.parts.operators.add(email, role, PASSWORD)
-        reader = Reader(self.app.test_client(), email)
+        reader = Reader(self.app.test_client(), email, self.settings.base_url)
         reader.press(reader.open("/login"), "Sign in", email=email, password=PASSWORD)
         return reader
 

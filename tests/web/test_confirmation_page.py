@@ -1,5 +1,9 @@
 """The page on which a person decides: what it shows, what it takes, and what it refuses."""
 
+from pathlib import Path
+from typing import Any
+
+import orjson
 import pytest
 
 from flows.caller import Role
@@ -42,7 +46,7 @@ def test_the_page_says_who_asks_what_happens_and_until_when(alice: Reader, asked
         "Name not verified · its answers go to agent.example",
         "The agent’s own words (not checked) The customer wrote to us",
         "Changes orders",
-        "Sends email",
+        "Sends e-mail",
         "The lid was broken",
         "Waits for you · 15 min left",
         "Nothing has happened yet",
@@ -248,7 +252,7 @@ def test_a_note_that_is_too_long_is_refused_and_kept(
 
 
 def test_the_same_call_again_is_warned_of_above_approve(house: House, alice: Reader, agent: Principal) -> None:
-    part = {"order_id": 1042, "reason": "One cup of two", "amount": 100}
+    part: dict[str, Any] = {"order_id": 1042, "reason": "One cup of two", "amount": 100}
     asked = house.call(agent, "orders.refund", **part)
     alice.press(alice.open(path_of(asked)), "Approve", password=PASSWORD)
     done = house.spend(agent, asked, "orders.refund", **part)
@@ -265,8 +269,8 @@ def test_the_status_says_when_something_changed_and_no_more(alice: Reader, asked
     alice.press(alice.open(path_of(asked)), "Approve", password=PASSWORD)
     after = alice.browser.get(f"{path_of(asked)}/status")
 
-    assert (before.json["stands"], after.json["stands"]) == ("pending", "approved")
-    assert set(before.json) == {"stands", "expiresAt", "runId"}
+    assert (orjson.loads(before.data)["stands"], orjson.loads(after.data)["stands"]) == ("pending", "approved")
+    assert set(orjson.loads(before.data)) == {"stands", "expiresAt", "runId"}
     assert before.headers["Cache-Control"] == "no-store"
 
 
@@ -279,6 +283,26 @@ def test_who_isnt_signed_in_signs_in_and_comes_back(house: House, alice: Reader,
     assert asked.waiting is not None
     assert asked.waiting.summary not in login.text
     assert f"{asked.waiting.summary}?" in page.text
+
+
+def test_on_https_a_fresh_sign_in_is_proof_enough_and_an_old_one_is_not(database_url: str, tmp_path: Path) -> None:
+    house = House(database_url, tmp_path, "https://console.example.test")
+    try:
+        alice = house.reader()
+        agent = house.agent(alice, REFUND)
+        fresh, old = (house.call(agent, "orders.refund", order_id=1042, reason=r, amount=100) for r in ("one", "two"))
+
+        approved = alice.press(alice.open(path_of(fresh)), "Approve")
+        house.clock.move(minutes=10, seconds=1)
+        page = alice.open(path_of(old))
+        refused = alice.press(page, "Approve")
+
+        assert "Approved. Not done yet" in approved.text
+        assert page.control("Your password")
+        assert refused.status == 403
+        assert "Nothing was changed" in refused.text
+    finally:
+        house.close()
 
 
 def _csrf(page: Page) -> str:

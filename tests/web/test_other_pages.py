@@ -1,6 +1,7 @@
 """Home, runs and flows: each person sees their own, a reviewer everybody's, nobody more."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def agent(house: House, alice: Reader) -> Principal:
 
 def refunded(house: House, reader: Reader, agent: Principal) -> Envelope:
     """Take one refund through question, approval and run."""
-    call = {"order_id": 1042, "reason": "The lid was broken"}
+    call: dict[str, Any] = {"order_id": 1042, "reason": "The lid was broken"}
     asked = house.call(agent, "orders.refund", **call)
     reader.press(reader.open(path_of(asked)), "Approve", password=PASSWORD)
     return house.spend(agent, asked, "orders.refund", **call)
@@ -63,7 +64,7 @@ def test_a_run_shows_its_steps_its_messages_and_its_confirmation(house: House, a
 
     page = alice.open(f"/runs/{done.run_id}")
 
-    for words in ("Refund an order", "Done", "Changed refunds", "Queued email", "Will be sent", "The lid was broken"):
+    for words in ("Refund an order", "Done", "Changed refunds", "Queued e-mail", "Will be sent", "The lid was broken"):
         assert words in page.text, page.text
     assert alice.open(page.link("See the confirmation").attrs["href"]).status == 200
 
@@ -118,7 +119,7 @@ def test_flows_say_what_they_touch_and_whether_the_reader_may(house: House, alic
 
     mine, hers = alice.open("/flows"), vera.open("/flows")
 
-    for words in ("Changes refunds", "Sends email", "orders:refund", "By the person whose agent asks, for each call."):
+    for words in ("Changes refunds", "Sends e-mail", "orders:refund", "By the person whose agent asks, for each call."):
         assert words in mine.text
     assert "Not with your role" not in mine.text
     assert hers.text.count("Not with your role") == 2
