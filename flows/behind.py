@@ -149,8 +149,8 @@ class TraceWriter:
     def _connect(self) -> Connection:
         """Open a connection of our own: what it commits may be lost with the machine, never be half there."""
         connection = self._database.writing.connect()
-        connection.detach()
         driver: Any = connection.connection.driver_connection
+        connection.detach()
         driver.execute("PRAGMA synchronous=NORMAL" if self._database.is_sqlite else "SET synchronous_commit=off")
         if not self._database.is_sqlite:
             driver.commit()

@@ -4,10 +4,8 @@ Imported by policy/dispatch.py only.
 """
 
 import logging
-import random
-import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from core.clock import Clock, to_us
-from core.db import Database, is_busy, is_serialization_failure
+from core.db import Database, is_busy
 from core.errors import AppError, Conflict, Unavailable
 from core.ids import Ids
 from core.settings import Settings
@@ -30,6 +28,7 @@ from flows.inert import ResultTooLarge, inert
 from flows.marks import marks_of
 from flows.operation import Flow, FlowError
 from flows.outbox import Outbox
+from flows.retries import NeverInOrder, Retries, random_pause
 from flows.runs import Held, Runs
 from flows.trace import RunRecord
 from flows.world import TookTooLong, World, closing
@@ -37,8 +36,6 @@ from flows.world import TookTooLong, World, closing
 log = logging.getLogger(__name__)
 
 POINTS = ("accepted", "begun", "spent", "ran", "recorded", "committed")
-TRIES = 10  # of the work of one run on PostgreSQL
-FIRST_PAUSE = 0.01  # seconds, doubled with each try
 LEASE_BEYOND = timedelta(seconds=10)  # as long as SQLite waits for its writer lock (core/db.py)
 RUNS_DEADLINES = 2
 
@@ -103,11 +100,6 @@ class _NotRunning(Exception):
     """Somebody ended the run while it worked: nothing of the work may stay."""
 
 
-def random_pause(longest: float) -> None:
-    """Sleep for a random part of `longest` seconds, so that two rivals don't meet again."""
-    time.sleep(random.uniform(longest / 4, longest))  # noqa: S311 - chance without a secret
-
-
 class Engine:
     """Runs admitted calls, each once."""
 
@@ -130,7 +122,7 @@ class Engine:
         self._outbox = outbox
         self._settings = settings
         self._at = at
-        self._pause = pause
+        self._retries = Retries(clock, pause)
         self._runs = Runs(database, settings.lifetimes.request_key)
         self._limits: dict[str, tuple[Flow, Limits]] = {}
         install_guard(database.writing)
@@ -141,8 +133,7 @@ class Engine:
     def read(self, admitted: Admitted, record_row: Callable[[Ran], Mapping[str, Any]]) -> Ran:
         """Run a read-only flow; the run and its audit row are written behind, together."""
         started_at, flow = self._clock.now(), admitted.flow
-        with ExitStack() as stack:
-            world = self._reading_world(flow, admitted.caller, stack)
+        with closing(self._reading_world(flow, admitted.caller)) as world:
             try:
                 ran = Ran(admitted.run_id, Status.DONE, self._result_of(admitted, world), None, None)
             except Exception as error:  # noqa: BLE001 - whatever a flow raises ends its run, and is said
@@ -156,8 +147,7 @@ class Engine:
         """Read what the flow's `asks` sentence is filled with; raises a FlowError that the flow declares, or ours."""
         if flow.facts is None:
             return {}
-        with ExitStack() as stack:
-            world = self._reading_world(flow, caller, stack)
+        with closing(self._reading_world(flow, caller)) as world:
             try:
                 return flow.facts(arguments.params, world)
             except Exception as error:
@@ -222,22 +212,19 @@ class Engine:
         return None if held is None else _kept(held, admitted.arguments.digest)
 
     def _worked(self, admitted: Admitted, spend: Spend, record: Record) -> Ran:
-        """Work until it is done or refused; PostgreSQL's serialization failures are tried again for a while."""
-        until = self._clock.now() + self._settings.write_deadline
-        longest_pause = FIRST_PAUSE
-        for _ in range(TRIES):
-            try:
-                return self._work(admitted, spend, record)
-            except _NotSpent as error:
-                return _refused(admitted.run_id, error.refusal)
-            except Exception as error:  # noqa: BLE001 - whatever a flow raises ends its run, and is said
-                if not is_serialization_failure(error):
-                    return self._failed(admitted, error)
-            if self._clock.now() + timedelta(seconds=longest_pause) > until:
-                break
-            self._pause(longest_pause)
-            longest_pause *= 2
-        return _refused(admitted.run_id, Conflict())
+        """Work until it is done, failed or refused."""
+        try:
+            return self._retries.until_done(
+                admitted.flow.id, self._settings.write_deadline, lambda: self._work(admitted, spend, record)
+            )
+        except _NotSpent as error:
+            return _refused(admitted.run_id, error.refusal)
+        except NeverInOrder as refusal:
+            return _refused(admitted.run_id, refusal)
+        except _NotRunning:
+            return _refused(admitted.run_id, Conflict())  # the run's row says how it ended
+        except Exception as error:  # noqa: BLE001 - whatever a flow raises ends its run, and is said
+            return self._failed(admitted, error)
 
     def _work(self, admitted: Admitted, spend: Spend, record: Record) -> Ran:
         """Do the whole work in one transaction; every error rolls all of it back."""
@@ -247,7 +234,8 @@ class Engine:
             self._at("spent")
             # SQLite may have waited for its lock: the flow's time starts here.
             deadline = self._clock.now() + self._settings.write_deadline
-            with closing(self._world(admitted.flow, admitted.caller, lambda: connection, deadline)) as world:
+            world = self._world(admitted.flow, admitted.caller, lambda: nullcontext(connection), deadline)
+            with closing(world):
                 ran = Ran(admitted.run_id, Status.DONE, self._result_of(admitted, world), None, None)
             self._at("ran")
             for message in world.messages:
@@ -307,11 +295,16 @@ class Engine:
         log.error("run %s of %s failed", admitted.run_id, admitted.flow.id, exc_info=error)
         return Ran(admitted.run_id, Status.FAILED, None, AppError.code, AppError.public)
 
-    def _reading_world(self, flow: Flow, caller: Caller, stack: ExitStack) -> World:
-        world = self._world(flow, caller, lambda: stack.enter_context(self._database.snapshot()), None)
-        return stack.enter_context(closing(world))
+    def _reading_world(self, flow: Flow, caller: Caller) -> World:
+        return self._world(flow, caller, self._database.snapshot, None)
 
-    def _world(self, flow: Flow, caller: Caller, connect: Callable[[], Connection], deadline: datetime | None) -> World:
+    def _world(
+        self,
+        flow: Flow,
+        caller: Caller,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        deadline: datetime | None,
+    ) -> World:
         known = self._limits.get(flow.id)
         if known is None or known[0] is not flow:
             known = self._limits[flow.id] = (flow, Limits(flow.id, flow.effects))

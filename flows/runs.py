@@ -58,7 +58,8 @@ class Runs:
         self._database = database
         self._key_lifetime = key_lifetime // timedelta(microseconds=1)
         dialect = sqlite if database.is_sqlite else postgresql
-        self._claim_key = dialect.insert(request_key).on_conflict_do_nothing()
+        claim = dialect.insert(request_key).on_conflict_do_nothing()
+        self._claim_key = claim.execution_options(preserve_rowcount=True)  # else psycopg's is gone for an INSERT
 
     def accept(self, connection: Connection, row: Mapping[str, Any], plan: str) -> Held | None:
         """Insert the run with its request key, or give the run that already holds the key."""

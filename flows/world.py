@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -110,7 +110,7 @@ class World:
         caller: Caller,
         clock: Clock,
         ids: Ids,
-        connect: Callable[[], Connection],
+        connect: Callable[[], AbstractContextManager[Connection]],
         deadline: datetime | None = None,
     ) -> None:
         self.caller = caller
@@ -123,15 +123,18 @@ class World:
         self._connect = connect
         self._deadline = deadline  # None: a reading world
         self._session: Session | None = None
-        self._connection: Connection | None = None
+        self._opened = ExitStack()
 
     @property
     def session(self) -> Session:
         """A SQLAlchemy session inside the run's transaction: its commit is a savepoint, only the run commits."""
         if self._session is None:
-            self._connection = self._connect()
-            self._connection.info[WATCHER] = self
-            self._session = Session(self._connection, join_transaction_mode="create_savepoint")
+            connection = self._opened.enter_context(self._connect())
+            info = connection.info
+            info[WATCHER] = self
+            self._opened.callback(info.pop, WATCHER, None)
+            self._session = Session(connection, join_transaction_mode="create_savepoint")
+            self._opened.callback(self._session.close)
         return self._session
 
     def new_id(self, kind: str) -> str:
@@ -181,9 +184,7 @@ class World:
 
     def close(self) -> None:
         """Take the session away and stop watching its connection."""
-        if self._session is not None and self._connection is not None:
-            self._connection.info.pop(WATCHER, None)
-            self._session.close()
+        self._opened.close()
 
 
 @contextmanager

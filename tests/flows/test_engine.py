@@ -1,0 +1,431 @@
+"""The life of a run."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from sqlalchemy import Connection, text, update
+from sqlalchemy.exc import DBAPIError
+
+from core.clock import SystemClock
+from core.errors import AppError
+from flows import models
+from flows.effects import reads, writes
+from flows.engine import POINTS, FactsFailed, RequestIdConflict
+from flows.envelope import Status
+from flows.operation import Params, Result, Secret, Sensitive, flow
+from flows.world import World
+from tests.flows.house import (
+    Amount,
+    Counter,
+    House,
+    Nothing,
+    SetClock,
+    Spent,
+    TooMuch,
+    Value,
+    add,
+    caller,
+    get_counter,
+    open_house,
+    read_then_write,
+)
+
+pytestmark = pytest.mark.db
+
+
+def test_a_read_gives_its_result_and_is_recorded_with_its_steps(house: House) -> None:
+    ran = house.read(get_counter)
+
+    assert (ran.status, ran.result, ran.code) == (Status.DONE, {"value": 0}, None)
+    run = house.run(ran.run_id)
+    assert (run.status, run.kind, run.reference, run.ended_at) == ("done", "read", "ref", house.clock.now())
+    assert [(step.verb, step.target, step.detail) for step in run.steps] == [("read", "counter", "1 statement")]
+    assert house.events(ran.run_id) == ["call.done"]
+
+
+def test_a_write_commits_work_steps_message_audit_and_spent_confirmation_together(house: House) -> None:
+    confirmation_id = house.confirm()
+    ran = house.write(add, {"by": 3}, confirmation_id=confirmation_id)
+
+    assert (ran.status, ran.result, house.counter()) == (Status.DONE, {"value": 3}, 3)
+    run = house.run(ran.run_id)
+    assert [(step.verb, step.target, step.detail) for step in run.steps] == [
+        ("read", "counter", "1 statement"),
+        ("send", "email", "1 message"),
+        ("write", "counter", "1 row in 1 statement"),
+    ]
+    assert (run.arguments, run.result, run.confirmation_id) == ('{"by":3}', '{"value":3}', confirmation_id)
+    assert house.events(ran.run_id) == ["call.done"]
+    assert house.confirmation_state(confirmation_id) == "spent"
+    assert [message.status for message in house.outbox.of_run(run.id)] == ["waiting"]
+
+
+def test_a_declared_failure_changes_nothing_and_keeps_the_confirmation_spent(house: House) -> None:
+    confirmation_id = house.confirm()
+    ran = house.write(add, {"by": 101}, confirmation_id=confirmation_id)
+
+    assert (ran.status, ran.code, ran.message) == (Status.FAILED, "too_much", TooMuch.public)
+    assert (house.counter(), house.count(models.outbox), house.count(models.step)) == (0, 0, 0)
+    assert house.confirmation_state(confirmation_id) == "spent"
+    assert house.run(ran.run_id).message == TooMuch.public
+    assert house.events(ran.run_id) == ["call.failed"]
+
+
+def test_a_surprise_is_internal_and_its_words_stay_in_the_log(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    @flow(id="counter.boom", title="Boom", effects=[writes("counter", Counter)], asks="Boom")
+    def boom(_params: Nothing, world: World) -> Value:
+        """Break."""
+        world.session.execute(update(Counter).values(value=9))
+        raise RuntimeError("password=hunter2")
+
+    ran = house.write(boom)
+
+    assert (ran.status, ran.code, ran.message) == (Status.FAILED, "internal", AppError.public)
+    assert house.counter() == 0
+    assert "hunter2" not in str(house.run(ran.run_id))
+    assert "hunter2" in caplog.text
+
+
+def test_an_undeclared_flow_error_is_a_surprise_too(house: House) -> None:
+    undeclared = replace(add, errors=())
+
+    ran = house.write(undeclared, {"by": 101})
+
+    assert (ran.status, ran.code) == (Status.FAILED, "internal")
+
+
+def test_a_refused_spend_ends_the_run_refused_and_frees_its_request_id(house: House) -> None:
+    spent = house.confirm()
+    house.write(add, confirmation_id=spent, request_id="first")
+
+    ran = house.write(add, confirmation_id=spent, request_id="wish")
+
+    assert (ran.status, ran.code, house.counter()) == (Status.REFUSED, Spent.code, 1)
+    assert house.run(ran.run_id).status == "refused"
+    assert house.events(ran.run_id) == ["call.refused"]
+    assert house.engine.replay(caller(), add, "wish", house.admit(add).arguments.digest) is None
+    assert house.write(add, request_id="wish").status is Status.DONE
+
+
+def test_the_confirmation_is_the_request_id_when_none_is_given(house: House) -> None:
+    confirmation_id = house.confirm()
+    first = house.write(add, confirmation_id=confirmation_id)
+
+    again = house.write(add, confirmation_id=confirmation_id)
+
+    assert (again.run_id, again.status, again.kept, again.result) == (first.run_id, Status.DONE, True, {"value": 1})
+    assert house.counter() == 1
+
+
+def test_the_same_request_id_replays_the_same_wish_and_refuses_another(house: House) -> None:
+    first = house.write(add, {"by": 2}, request_id="wish")
+    plan = house.admit(add, {"by": 2}).arguments.digest
+    other_plan = house.admit(add, {"by": 3}).arguments.digest
+
+    kept = house.engine.replay(caller(), add, "wish", plan)
+    assert kept == replace(first, kept=True)
+    with pytest.raises(RequestIdConflict):
+        house.engine.replay(caller(), add, "wish", other_plan)
+    raced = house.write(add, {"by": 3}, request_id="wish")
+    assert (raced.status, raced.code, raced.run_id) == (Status.REFUSED, "request_id_conflict", None)
+    assert house.counter() == 2
+
+
+@pytest.mark.parametrize("other", [caller("op_bob"), caller(client_id="other")])
+def test_a_request_id_belongs_to_one_operator_client_and_flow(house: House, other: Any) -> None:
+    house.write(add, request_id="wish")
+    plan = house.admit(add).arguments.digest
+
+    assert house.engine.replay(other, add, "wish", plan) is None
+    assert house.engine.replay(caller(), read_then_write, "wish", plan) is None
+    assert house.write(add, request_id="wish", caller=other).kept is False
+    assert house.counter() == 2
+
+
+def test_a_failed_run_holds_its_request_id(house: House) -> None:
+    failed = house.write(add, {"by": 101}, request_id="wish")
+
+    again = house.write(add, {"by": 101}, request_id="wish")
+
+    assert (again.run_id, again.status, again.code, again.kept) == (failed.run_id, Status.FAILED, "too_much", True)
+
+
+def test_a_request_id_is_free_again_after_thirty_days(house: House, clock: SetClock) -> None:
+    first = house.write(add, request_id="wish")
+    clock.forward(days=30, seconds=1)
+
+    second = house.write(add, request_id="wish")
+
+    assert (second.kept, second.run_id == first.run_id, house.counter()) == (False, False, 2)
+
+
+def test_a_result_with_sensitive_fields_is_not_kept_for_a_replay(house: House) -> None:
+    class Key(Result):
+        """A new key."""
+
+        key: Annotated[str, Sensitive()]
+        pin: Annotated[str, Secret()]
+
+    @flow(id="key.make", title="Make", effects=[writes("counter", Counter)], asks="Make a key")
+    def make_key(_params: Nothing, _world: World) -> Key:
+        """Make a key."""
+        return Key(key="k1", pin="1234")
+
+    first = house.write(make_key, request_id="wish")
+    again = house.write(make_key, request_id="wish")
+
+    assert first.result == {"key": "k1", "pin": "***"}
+    assert (again.kept, again.status, again.result) == (True, Status.DONE, None)
+    assert house.run(first.run_id).result is None
+
+
+def test_sensitive_arguments_are_recorded_as_digests(house: House) -> None:
+    class Card(Params):
+        """A card."""
+
+        number: Annotated[str, Sensitive()]
+        pin: Annotated[str, Secret()]
+
+    @flow(id="card.check", title="Check", effects=[])
+    def check(_params: Card, _world: World) -> Value:
+        """Check."""
+        return Value(value=1)
+
+    ran = house.read(check, {"number": "4417", "pin": "0000"})
+
+    recorded = house.run(ran.run_id).arguments
+    assert "4417" not in recorded
+    assert "0000" not in recorded
+    assert '"sha256"' in recorded
+
+
+def test_a_result_over_the_cap_is_refused_and_undone(house: House) -> None:
+    class Long(Result):
+        """Long."""
+
+        text: str
+
+    @flow(id="text.long", title="Long", effects=[writes("counter", Counter)], asks="Long")
+    def long(_params: Nothing, world: World) -> Long:
+        """Give too much."""
+        world.session.execute(update(Counter).values(value=9))
+        return Long(text="x" * house.settings.result_bytes)
+
+    ran = house.write(long)
+
+    assert (ran.status, ran.code, ran.result, house.counter()) == (Status.FAILED, "result_too_large", None, 0)
+
+
+def test_what_is_not_the_declared_result_is_a_failure(house: House) -> None:
+    @flow(id="odd.one", title="Odd", effects=[])
+    def odd(_params: Nothing, _world: World) -> Value:
+        """Give something else."""
+        return {"value": 1}  # type: ignore[return-value]
+
+    assert house.read(odd).code == "internal"
+
+
+def test_a_reaped_run_can_not_commit(house: House, clock: SetClock) -> None:
+    confirmation_id = house.confirm()
+    admitted = house.admit(add, confirmation_id=confirmation_id, request_id=confirmation_id)
+
+    def reaped_meanwhile(connection: Connection, _ran: object) -> None:
+        # On SQLite nobody else can write now, so the reaper's statement runs in this transaction's place.
+        connection.execute(
+            update(models.run)
+            .where(models.run.c.id == admitted.run_id)
+            .values(status="interrupted", code="interrupted")
+        )
+
+    ran = house.write_admitted(admitted, record=reaped_meanwhile)
+
+    # That transaction was rolled back with the work, so the run's end is what `_end` found: still running.
+    assert (ran.status, ran.code, house.counter()) == (Status.REFUSED, "conflict", 0)
+    assert house.confirmation_state(confirmation_id) == "approved"
+
+
+def test_a_run_whose_lease_is_over_ends_interrupted_and_frees_its_request_id(house: House, clock: SetClock) -> None:
+    admitted = house.admit(add, confirmation_id=house.confirm(), request_id="wish")
+
+    def killed(_connection: Connection) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        house.write_admitted(admitted, spend=killed)
+    running = house.write(add, request_id="wish")
+    assert (running.status, running.kept, running.run_id) == (Status.RUNNING, True, admitted.run_id)
+    assert house.engine.reap(house.record_reaped) == 0
+
+    clock.forward(seconds=60)
+    assert house.engine.reap(house.record_reaped) == 1
+    assert house.engine.reap(house.record_reaped) == 0
+
+    run = house.run(admitted.run_id)
+    assert (run.status, run.code, run.ended_at) == ("interrupted", "interrupted", clock.now())
+    assert house.events(admitted.run_id) == ["call.interrupted"]
+    assert house.write(add, request_id="wish").status is Status.DONE
+    assert house.counter() == 1
+
+
+def test_a_flow_that_takes_too_long_is_stopped_at_its_next_statement(house: House, clock: SetClock) -> None:
+    @flow(id="counter.late", title="Late", effects=[writes("counter", Counter)], asks="Late")
+    def late(_params: Nothing, world: World) -> Value:
+        """Take too long."""
+        world.session.execute(update(Counter).values(value=9))
+        clock.forward(seconds=6)
+        return Value(value=9)
+
+    ran = house.write(late)
+
+    assert (ran.status, ran.code, house.counter()) == (Status.FAILED, "took_too_long", 0)
+
+
+def test_facts_are_read_on_the_server_and_their_failures_are_said_or_hidden(house: House) -> None:
+    def facts(params: Amount, world: World) -> dict[str, object]:
+        if params.by > 100:
+            raise TooMuch
+        if params.by < 0:
+            raise RuntimeError("hunter2")
+        return {"value": world.session.scalars(update(Counter).values(value=1)) if params.by == 7 else 0}
+
+    asked = replace(add, facts=facts)
+
+    def facts_of(by: int) -> Any:
+        return house.engine.facts(asked, house.admit(asked, {"by": by}).arguments, caller())
+
+    assert facts_of(1) == {"value": 0}
+    with pytest.raises(TooMuch):
+        facts_of(101)
+    for by in (-1, 7):  # 7: facts can't write
+        with pytest.raises(FactsFailed) as failed:
+            facts_of(by)
+        assert "hunter2" not in failed.value.public
+    assert house.counter() == 0
+
+
+def test_a_read_flow_can_not_write(house: House) -> None:
+    @flow(id="counter.sly", title="Sly", effects=[reads("counter", Counter)])
+    def sly(_params: Nothing, world: World) -> Value:
+        """Write in a read."""
+        world.session.execute(update(Counter).values(value=9))
+        return Value(value=9)
+
+    ran = house.read(sly)
+
+    assert (ran.status, ran.code, house.counter()) == (Status.FAILED, "undeclared_effect", 0)
+
+
+def test_all_statements_of_a_read_see_one_moment(house: House) -> None:
+    @flow(id="counter.twice", title="Twice", effects=[reads("counter", Counter)])
+    def twice(_params: Nothing, world: World) -> Value:
+        """Read twice."""
+        first = get_counter.function(_params, world).value
+        with house.database.write() as connection:
+            connection.execute(update(Counter).values(value=first + 1))
+        world.session.expire_all()
+        return Value(value=get_counter.function(_params, world).value - first)
+
+    assert house.read(twice).result == {"value": 0}
+    assert house.counter() == 1
+
+
+def test_points_are_passed_in_order(database_url: str, tmp_path: Path, clock: SetClock) -> None:
+    passed: list[str] = []
+    with open_house(database_url, tmp_path, clock, at=passed.append) as house:
+        house.write(add)
+
+    assert tuple(passed) == POINTS
+
+
+def test_a_failed_end_that_can_not_be_written_is_left_to_the_reaper(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(connection: Connection, _ran: object) -> None:
+        connection.execute(text("SELECT * FROM no_such_table"))
+
+    admitted = house.admit(add, {"by": 101}, confirmation_id=house.confirm(), request_id="wish")
+    ran = house.write_admitted(admitted, record=broken)
+
+    assert (ran.status, ran.code) == (Status.FAILED, "too_much")
+    assert house.run(admitted.run_id).status == "running"
+    assert "could not be written" in caplog.text
+
+
+def together(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Run `work` in threads that start at one moment; give what they gave."""
+    gate, given = threading.Barrier(count), [None] * count
+
+    def run(number: int) -> None:
+        gate.wait()
+        given[number] = work(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return given
+
+
+def test_four_hundred_read_then_write_flows_lose_no_update_and_all_are_done(database_url: str, tmp_path: Path) -> None:
+    with open_house(database_url, tmp_path, SystemClock()) as house:
+        statuses = together(4, lambda _: [house.write(read_then_write).status for _ in range(100)])
+
+        assert [status for several in statuses for status in several] == [Status.DONE] * 400
+        assert house.counter() == 400
+
+
+def test_of_two_parallel_calls_with_one_confirmation_one_runs(database_url: str, tmp_path: Path) -> None:
+    with open_house(database_url, tmp_path, SystemClock()) as house:
+        for done in range(1, 26):
+            confirmation_id = house.confirm()
+            ids = (None, "a") if done % 2 else ("a", "b")  # one request id, or two that can't know of each other
+            ran = together(
+                2,
+                lambda number, ids=ids, confirmation_id=confirmation_id, done=done: house.write(
+                    add,
+                    confirmation_id=confirmation_id,
+                    request_id=f"{done}{ids[number]}" if ids[number] else confirmation_id,
+                ),
+            )
+
+            assert house.counter() == done
+            assert sorted(one.status for one in ran if not one.kept).count(Status.DONE) == 1
+
+
+def test_a_busy_database_refuses_the_run_and_loses_nothing(
+    database_url: str, tmp_path: Path, database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database_kind != "sqlite":
+        pytest.skip("PostgreSQL has no single writer lock")
+    monkeypatch.setattr("core.db.BUSY_MS", 50)
+    with open_house(database_url, tmp_path, SystemClock()) as house:
+        confirmation_id = house.confirm()
+        with house.database.write():
+            ran = house.write(add, confirmation_id=confirmation_id, request_id="wish")
+
+        assert (ran.status, ran.code, ran.run_id) == (Status.REFUSED, "unavailable", None)
+        assert house.write(add, confirmation_id=confirmation_id, request_id="wish").status is Status.DONE
+
+
+def test_a_conflict_that_never_ends_is_refused_and_the_confirmation_stays(house: House, database_kind: str) -> None:
+    tries = []
+
+    class Serialization(Exception):
+        sqlstate = "40001"
+
+    @flow(id="counter.rival", title="Rival", effects=[writes("counter", Counter)], asks="Rival")
+    def rival(_params: Nothing, _world: World) -> Value:
+        """Always meet somebody."""
+        tries.append(1)
+        raise DBAPIError("UPDATE", {}, Serialization())
+
+    confirmation_id = house.confirm()
+    ran = house.write(rival, confirmation_id=confirmation_id)
+
+    assert (ran.status, ran.code, len(tries)) == (Status.REFUSED, "conflict", 10)
+    assert house.confirmation_state(confirmation_id) == "approved"
