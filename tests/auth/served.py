@@ -39,8 +39,9 @@ class Served:
         self.address = f"http://127.0.0.1:{port}"
         given = {"COUNTERSIGN_PORT": str(port), "COUNTERSIGN_BASE_URL": self.base_url, **settings}
         self.instance = instance
+        instance.settings |= given
         self.clock = MovableClock()
-        app = create_app(load_settings(instance.environment() | given), clock=self.clock)
+        app = create_app(load_settings(instance.environment()), clock=self.clock)
         self._server = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Quiet)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
