@@ -35,7 +35,7 @@ def _loopback(port: int) -> list[str]:
     return found
 
 
-class JsonLogger(Logger):
+class JsonLogger(Logger):  # type: ignore[misc] # gunicorn has no types
     """Writes one JSON object a line: errors as the application does, accesses without query strings and headers."""
 
     def setup(self, cfg: Any) -> None:
