@@ -1,15 +1,32 @@
 """What a person refuses doesn't happen: denied, ended, somebody else's, or other than asked."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
 from tests.journeys.shop import agent_of, ask_for_refund, proof_of, refundable_order, refunds_done
 from tests.support.browser import FormBrowser
 from tests.support.html import NotOnPage
+from tests.support.oauth import RawOAuth
 from tests.support.raw_mcp import LEGACY, MODERN, RawMcp
 from tests.support.server import ADMIN, ALICE, BOB, RITA, Person, ServerProcess
 
 pytestmark = pytest.mark.db
 REFUSED = "write tool requires fresh human confirmation"
+
+
+def test_a_person_who_cancels_the_consent_gives_nothing(server: ServerProcess) -> None:
+    browser = FormBrowser(server.base_url)
+    browser.sign_in(ALICE.email, ALICE.password)
+    client = RawOAuth(server.base_url)
+    client.register(client_name="Cancelled agent")
+
+    callback = browser.consent(client.authorize_url(), button="Cancel")
+
+    answer = {name: values[0] for name, values in parse_qs(urlsplit(callback).query).items()}
+    assert (answer["error"], answer["state"], answer["iss"]) == ("access_denied", client.state, server.base_url)
+    assert "code" not in answer
+    assert "Cancelled agent" not in browser.open("/connections").text
 
 
 def test_a_denied_refund_tells_the_agent_why_and_never_runs(server: ServerProcess) -> None:
