@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from importlinter import configuration
 from importlinter.application import use_cases
 
 REPO = Path(__file__).resolve().parents[1]
@@ -178,6 +179,7 @@ def test_importing_does_nothing(tmp_path):
 
 @pytest.mark.parametrize("contract", ["Each layer imports only from those to its left", "Only the door starts a run"])
 def test_the_layer_contracts_are_still_declared(contract):
+    configuration.configure()
     options = use_cases.read_user_options(config_filename=str(REPO / "pyproject.toml"))
 
     assert contract in {one["name"] for one in options.contracts_options}
