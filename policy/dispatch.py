@@ -219,7 +219,7 @@ class Door:
         if ran.status is Status.REFUSED and ran.code in SPENT_BY_ANOTHER:
             # It lost a race for its confirmation: answered as if it had come after the one that won.
             stands = self._present(write)
-            return Envelope(Status.REFUSED, refusal=stands if isinstance(stands, Refusal) else _refusal(ran))
+            return _refusing(stands if isinstance(stands, Refusal) else _refusal(ran))
         return replace(_outcome(ran), unconfirmed=asked.unconfirmed)
 
     def _record(self, connection: Connection, write: Write, asked: Asked, ran: Ran) -> None:
@@ -279,7 +279,7 @@ class Door:
 
     def _refused(self, principal: Principal, call: Call, flow: Flow | None, refusal: Refusal) -> Envelope:
         self._note(principal, call, flow, code=refusal.code)
-        return Envelope(Status.REFUSED, refusal=refusal)
+        return _refusing(refusal)
 
     def _note(
         self, principal: Principal, call: Call, flow: Flow | None, *, event: str = "call.refused", **fields: Any
@@ -293,6 +293,10 @@ class Door:
 
 def _outcome(ran: Ran) -> Envelope:
     return Envelope(ran.status, run_id=ran.run_id, result=ran.result, refusal=_refusal(ran) if ran.code else None)
+
+
+def _refusing(refusal: Refusal) -> Envelope:
+    return Envelope(Status.REFUSED, run_id=refusal.run_id, refusal=refusal)
 
 
 def _refusal(ran: Ran) -> Refusal:

@@ -1,8 +1,9 @@
 """A small house for policy tests: a shop's refund flow, its people and their agents, a clock that one moves."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +12,21 @@ from pydantic import Field
 
 from core.db import Database, db, open_database
 from core.ids import Ids, SystemChance
+from core.mail import Mail
 from core.settings import Settings
 from flows.arguments import parse_arguments
+from flows.behind import TraceWriter
 from flows.caller import Caller, Role, Surface
 from flows.effects import Effect, Verb, sends
+from flows.envelope import Envelope
 from flows.operation import Flow, FlowError, Params, Result, Rule, Secret, flow
+from flows.outbox import Outbox
 from flows.registry import Registry
 from policy.approval import Approver, Proof, ProofKind
 from policy.audit import Audit
 from policy.confirmations import Confirmations
+from policy.dispatch import Call, Door, open_door
+from policy.models import audit
 from policy.principal import Principal
 from policy.scopes import Scopes
 
@@ -40,6 +47,13 @@ class MovedClock:
 
     def move(self, **by: float) -> None:
         self.time += timedelta(**by)
+
+
+class NoMailer:
+    """Delivers nothing: no test here waits for mail."""
+
+    def deliver(self, mail: Mail) -> None:
+        raise AssertionError(mail)
 
 
 class Refund(Params):
@@ -65,12 +79,35 @@ class AlreadyRefunded(FlowError):
     public = "This order was refunded before."
 
 
+class Shop:
+    """What the flows really did, and what they are told to do next."""
+
+    def __init__(self) -> None:
+        self.refunds: list[str] = []
+        self.refunded: set[str] = set()
+        self.fails: Exception | None = None
+        self.during: Callable[[], None] = lambda: None
+
+
+SHOP = Shop()
+
+
+def refund_facts(params: Refund, world: Any) -> Mapping[str, object]:
+    if params.order_id in SHOP.refunded:
+        raise AlreadyRefunded
+    return {"amount": f"{params.amount / 100:.2f} EUR"}
+
+
 @flow(
     id="orders.refund", title="Refund an order", effects=[ORDERS, sends("email")], scope="orders:refund",
-    asks="Refund {amount} cents of order {order_id}", errors=(AlreadyRefunded,),
+    asks="Refund {amount} of order {order_id}", facts=refund_facts, errors=(AlreadyRefunded,),
 )  # fmt: skip
 def orders_refund(params: Refund, world: Any) -> Refunded:
     """Refund a paid order."""
+    SHOP.refunds.append(params.order_id)
+    SHOP.during()
+    if SHOP.fails is not None:
+        raise SHOP.fails
     return Refunded(refund=params.order_id)
 
 
@@ -133,6 +170,28 @@ class House:
             registry=registry,
         )  # fmt: skip
 
+    @cached_property
+    def door(self) -> Door:
+        SHOP.__init__()  # type: ignore[misc]
+        self.writer = TraceWriter(self.database, audit)
+        return open_door(
+            registry=self.registry, scopes=self.scopes, confirmations=self.confirmations, audit=self.audit,
+            database=self.database, settings=self.settings, ids=self.ids, clock=self.clock, writer=self.writer,
+            outbox=Outbox(self.database, self.ids, self.clock, NoMailer()), at=lambda _point: None,
+        )  # fmt: skip
+
+    def call(self, flow_id: str = "orders.refund", principal: Principal | None = None, **call: Any) -> Envelope:
+        """Take a call through the door; its arguments are `args`, by default those of a refund of order 1042."""
+        arguments = call.pop("args", {} if flow_id == "orders.list" else {"order_id": "1042"})
+        return self.door.dispatch(principal or agent(), Call(flow_id, arguments, **call))
+
+    def confirmed(self, **call: Any) -> dict[str, Any]:
+        """Ask for a call, let alice approve it, and give what its next call carries."""
+        waiting = self.call(**call).waiting
+        assert waiting is not None
+        self.approve(waiting.confirmation_id)
+        return {"confirm_token": waiting.confirm_token, "confirmation": "CONFIRM"}
+
     def ask(self, principal: Principal | None = None, flow: Flow = orders_refund, **kwargs: Any) -> Any:
         raw = kwargs.pop("raw", {"order_id": "1042"})
         arguments = parse_arguments(flow, raw)
@@ -164,6 +223,8 @@ class House:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
     def close(self) -> None:
+        if "door" in self.__dict__:
+            self.writer.close()
         self.database.writing.dispose()
         self.database.reading.dispose()
 

@@ -12,9 +12,9 @@ PARAMS = Refund(order_id="1042")
 
 
 def test_facts_that_the_server_read_win_over_what_the_agent_said():
-    said = sentence(orders_refund, PARAMS, {"amount": "45.00 EUR for"})
+    said = sentence(orders_refund, PARAMS, {"amount": "45.00 EUR"})
 
-    assert said == "Refund 45.00 EUR for cents of order 1042"
+    assert said == "Refund 45.00 EUR of order 1042"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_hidden_and_turning_characters_are_taken_out(said, shown):
 def test_one_long_value_leaves_room_for_the_rest():
     said = sentence(orders_refund, PARAMS, {"order_id": "9" * 10_000})
 
-    assert said == f"Refund 4500 cents of order {'9' * 119}…"
+    assert said == f"Refund 4500 of order {'9' * 119}…"
 
 
 def test_a_secret_stays_out_of_the_sentence():
