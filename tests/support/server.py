@@ -30,7 +30,8 @@ for words, password in json.loads(sys.argv[1]):
         if end.code:
             raise
 """
-GUNICORN = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "app:create_app()"]
+GUNICORN = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py"]
+APP = "app:create_app()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,10 @@ class Instance:
 class ServerProcess:
     """gunicorn with the application on a free port of localhost."""
 
-    def __init__(self, instance: Instance, *, workers: int = 2, settings: Mapping[str, str] | None = None) -> None:
-        self.instance, self.workers = instance, workers
+    def __init__(
+        self, instance: Instance, *, workers: int = 2, settings: Mapping[str, str] | None = None, app: str = APP
+    ) -> None:
+        self.instance, self.workers, self.app = instance, workers, app
         given = dict(settings or {})
         self.port = int(given.get("COUNTERSIGN_PORT") or free_port())
         self.base_url = given.get("COUNTERSIGN_BASE_URL", f"http://localhost:{self.port}")
@@ -150,7 +153,9 @@ class ServerProcess:
         """Start gunicorn and wait until it is ready; raise RuntimeError with its log when it ends instead."""
         with self.log_file.open("ab") as log:
             environment = self.instance.environment() | {"PYTHONUNBUFFERED": "1"}
-            self.process = subprocess.Popen(guarded(GUNICORN), cwd=REPO, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                guarded([*GUNICORN, self.app]), cwd=REPO, env=environment, stdout=log, stderr=log
+            )
         try:
             wait_until("the server", self._ready_or_ended, seconds=60)
         except TimeoutError:
