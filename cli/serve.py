@@ -1,7 +1,6 @@
 """`countersign serve`: make whatever is missing, then serve."""
 
 import errno
-import json
 import os
 import socket
 import sys
@@ -15,6 +14,7 @@ from cli.parts import Build, Parts
 from cli.passwords import choose, hand_over, taken_from
 from cli.refusals import PortBusy
 from cli.secret_key import create_key
+from core.connecting import connect_lines
 from core.ids import SystemChance
 from core.settings import Settings, load_settings
 from flows.caller import Role
@@ -78,17 +78,17 @@ def first_operator(parts: Parts) -> str:
 
 def welcome(settings: Settings, about_operator: str) -> str:
     """Give what a newcomer needs: the one address and the lines that connect a client."""
-    added = json.dumps({"name": "countersign", "type": "http", "url": settings.resource}, separators=(",", ":"))
+    lines = connect_lines(settings.resource)
+    width = max(len(client) for client, _ in lines.clients)
+    pasted = "\n".join(f"  {client:{width}}   {line}" for client, line in lines.clients)
     return f"""
 Countersign serves {settings.base_url}/  (keys and data in {settings.instance})
 {about_operator}
 MCP address, the same for every client:
 
-    {settings.resource}
+    {lines.address}
 
-  Claude Code   claude mcp add --transport http countersign {settings.resource}
-  Codex         codex mcp add countersign --url {settings.resource}
-  VS Code       code --add-mcp '{added}'
+{pasted}
 """
 
 

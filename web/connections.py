@@ -11,6 +11,7 @@ from auth.consent import GROUPS, ScopeGroup
 from auth.grants import Connection, Connections, NoRights
 from auth.proofs import Proofs
 from auth.sessions import Sessions, see_other
+from core.connecting import connect_lines
 from core.errors import ProofFailed, TooMany
 from core.settings import Settings
 from flows.caller import Role
@@ -18,7 +19,6 @@ from flows.trace import Traces
 from policy.scopes import INVOKE, Kind, Scopes, ScopeWords
 from policy.words import joined, lowered
 from web.clients import trust_of
-from web.connecting import connect_lines
 from web.rendering import Pages
 
 

@@ -5,13 +5,13 @@ from flask import Blueprint, Response
 from auth.grants import Connections
 from auth.operators import Operators
 from auth.sessions import Sessions
+from core.connecting import connect_lines
 from core.settings import Settings
 from flows.registry import Registry
 from flows.trace import Traces
 from policy.confirmations import Confirmations
 from policy.scopes import Scopes
 from web.clients import ClientNames
-from web.connecting import connect_lines
 from web.connections import by_client
 from web.rendering import Pages
 from web.runs import people_of
