@@ -11,7 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from core.errors import AppError
-from flows.canonical import LARGEST_INTEGER, canonical
+from flows.canonical import LARGEST_INTEGER, canonical, read_canonical
 from flows.complaints import complaint
 from flows.marks import kept, marks_of, masked
 from flows.operation import Flow, Params
@@ -63,7 +63,7 @@ def arguments_of(flow: Flow, params: Params) -> Arguments:
 
 def held_arguments(text: str | bytes) -> dict[str, Any]:
     """Give the raw arguments that an `Arguments.canonical` was made of, defaults included."""
-    arguments: dict[str, Any] = orjson.loads(text)["arguments"]
+    arguments: dict[str, Any] = read_canonical(text)["arguments"]
     return arguments
 
 

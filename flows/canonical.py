@@ -16,6 +16,11 @@ def canonical(value: Any) -> bytes:
     return orjson.dumps(_ordered(value))
 
 
+def read_canonical(text: str | bytes) -> Any:
+    """Give the value of canonical JSON; a whole number beyond ±(2^53-1) was a float, and is one again."""
+    return _exact(orjson.loads(text))
+
+
 def number(value: float) -> str:
     """Write a float as ECMAScript's Number::toString does (ECMA-262 6.1.6.1.20)."""
     if not math.isfinite(value):
@@ -55,6 +60,14 @@ def _ordered(value: Any) -> Any:
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise ValueError("an integer beyond 2^53-1")
     return value
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_exact(item) for item in value]
+    return float(value) if isinstance(value, int) and abs(value) > LARGEST_INTEGER else value
 
 
 def _utf16(key: str) -> bytes:
