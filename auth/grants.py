@@ -1,5 +1,6 @@
 """Connections: what a person has granted, to look at, to change and to end at once."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ from flows.models import run
 from policy.approval import Proof
 from policy.audit import Audit
 from policy.scopes import Scopes
+
+ID = re.compile(r"gr_[0-9a-f]{32}", re.ASCII)
 
 
 class NoRights(BadRequest):
@@ -65,6 +68,7 @@ class Connections:
 
     def get(self, operator_id: str, grant_id: str) -> Connection:
         """Give one of this person's connections; raise NotFound."""
+        _check_id(grant_id)
         with self._database.read() as connection:
             row = connection.execute(self._living(operator_id).where(grant.c.id == grant_id)).mappings().first()
             if row is None:
@@ -79,6 +83,7 @@ class Connections:
         """
         if proof.operator_id != operator_id:
             raise ProofFailed
+        _check_id(grant_id)
         wanted = frozenset(scopes)
         with self._database.write() as connection:
             statement = self._living(operator_id).where(grant.c.id == grant_id).with_for_update(of=grant)
@@ -95,6 +100,7 @@ class Connections:
 
     def revoke(self, operator_id: str, grant_id: str) -> None:
         """End a connection: no call that starts after this succeeds; raise NotFound for another person's."""
+        _check_id(grant_id)
         with self._database.write() as connection:
             mine = select(grant).where(grant.c.id == grant_id, grant.c.operator_id == operator_id)
             row = connection.execute(mine).mappings().first()
@@ -151,6 +157,12 @@ class Connections:
             expires_at=None if row["expires_at"] is None else from_us(row["expires_at"]),
             last_call_at=None if last_call_at is None else from_us(last_call_at),
         )
+
+
+def _check_id(grant_id: str) -> None:
+    # It comes from an address; PostgreSQL raises for a NUL in a text.
+    if not ID.fullmatch(grant_id):
+        raise NotFound
 
 
 def _last_calls(connection: DatabaseConnection, operator_id: str, grant_id: str | None = None) -> dict[str, int]:

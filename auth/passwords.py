@@ -33,8 +33,9 @@ class Passwords:
 
     def verify(self, stored: str | None, password: str) -> bool:
         """Tell whether `password` is the one of `stored`; takes the same time when there is nobody (None)."""
+        nobodys = self._nobodys_hash()  # made for the first try whoever it names, so that it takes its time for all
         try:
-            self._hasher.verify(stored or self._nobodys_hash(), _normal(password[:LONGEST]))
+            self._hasher.verify(stored or nobodys, _normal(password[:LONGEST]))
         except (VerificationError, InvalidHashError):
             return False
         return stored is not None and len(password) <= LONGEST

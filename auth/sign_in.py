@@ -80,7 +80,8 @@ class SignIn:
         attempt = self.throttle.begin(email_key(normal_email(email)), address_key(request.remote_addr))
         person = self.operators.find_by_password(email, password)
         if person is None:
-            self.note("sign_in.failed", None)
+            tried = self.operators.find_by_email(email)
+            self.note("sign_in.failed", None if tried is None else tried.id)
             return None
         self.throttle.succeeded(attempt)
         self.note("sign_in.ok", person.id)

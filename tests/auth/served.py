@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from app import create_app
+from app import build, serve
 from core.clock import SystemClock
 from core.settings import load_settings
 from tests.support.server import Instance
@@ -41,7 +41,8 @@ class Served:
         self.instance = instance
         instance.settings |= given
         self.clock = MovableClock()
-        app = create_app(load_settings(instance.environment()), clock=self.clock)
+        self._parts = build(load_settings(instance.environment()), clock=self.clock)
+        app = serve(self._parts)
         self._server = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Quiet)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -56,3 +57,6 @@ class Served:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+        self._parts.outbox.close()
+        for engine in (self._parts.database.writing, self._parts.database.reading):
+            engine.dispose()

@@ -1,0 +1,31 @@
+"""auth/throttle.py: which tries count together."""
+
+import pytest
+
+from auth.throttle import address_key, email_key, proof_key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("192.0.2.1", "::ffff:192.0.2.1"),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"),
+        (None, ""),
+        ("", "unreadable"),
+    ],
+)
+def test_one_subscriber_is_one_address(one, other):
+    assert address_key(one) == address_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("192.0.2.1", "192.0.2.2"), ("::ffff:192.0.2.1", "::ffff:192.0.2.2"), ("2001:db8:1:2::1", "2001:db8:1:3::1")],
+)
+def test_two_subscribers_are_two(one, other):
+    assert address_key(one) != address_key(other)
+
+
+def test_a_stranger_who_fails_to_sign_in_does_not_lock_the_decisions_of_the_person():
+    assert email_key("op_1") != proof_key("op_1")
+    assert "op_1" not in proof_key("op_1").digest
