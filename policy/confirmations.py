@@ -143,6 +143,12 @@ class Confirmations:
                 return self._asked(connection, caller, found, go_live=True)
         return self._refused(found, ended or refusals.expired())
 
+    def was_unconfirmed(self, run_id: str) -> bool:
+        """Tell whether no person confirmed what this run did (rule `client`)."""
+        with self._database.read() as connection:
+            found = stored.find_of_run(connection, run_id)
+        return found is not None and found.unconfirmed
+
     # What a run does
 
     def spend(self, connection: Connection, asked: Asked, run_id: str) -> None:

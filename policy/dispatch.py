@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from core.clock import Clock
-from core.db import Database
+from core.db import Database, is_busy
+from core.errors import Conflict, Unavailable
 from core.ids import Ids
 from core.logs import reference
 from core.settings import Settings
@@ -28,6 +31,8 @@ from policy.principal import Principal
 from policy.scopes import Scopes
 from policy.stored import State
 from policy.words import SentenceUnfilled, sentence
+
+P = ParamSpec("P")
 
 LONGEST_REQUEST_ID = 128
 SPENT_BY_ANOTHER = ("confirmation_spent", "confirmation_expired")
@@ -62,6 +67,23 @@ class Write:
     rule: Rule
 
 
+def _answered_when_busy(act: Callable[P, Envelope]) -> Callable[P, Envelope]:
+    """Make a call that the database had no time for, or that met a rival, a refusal: nothing of it ran."""
+
+    @wraps(act)
+    def answered(*args: P.args, **kwargs: P.kwargs) -> Envelope:
+        try:
+            return act(*args, **kwargs)
+        except Conflict as error:
+            return _refusing(Refusal(error.code, error.public))
+        except DBAPIError as error:
+            if not is_busy(error):
+                raise
+            return _refusing(Refusal(Unavailable.code, Unavailable.public))
+
+    return answered
+
+
 class Door:
     """Takes a call from a verified principal to its outcome."""
 
@@ -86,6 +108,7 @@ class Door:
         self._settings = settings
         self._ids = ids
 
+    @_answered_when_busy
     def dispatch(self, principal: Principal, call: Call) -> Envelope:
         """Decide on a call and run it, or answer what it waits for; raise UnknownFlow or InvalidArguments."""
         flow = self._registry.find(call.flow_id)
@@ -102,6 +125,7 @@ class Door:
             return self._refused(principal, call, flow, ONLY_READS)
         return self._read(principal, call, flow, arguments)
 
+    @_answered_when_busy
     def invoke_held(self, principal: Principal, token: str, phrase: str | None) -> Envelope:
         """Run exactly the call that a token was given for, so that long arguments are written once."""
         call = Call("", {}, token, phrase, tool="action_invoke")
@@ -110,6 +134,7 @@ class Door:
             return self._refused(principal, call, None, held)
         return self.dispatch(principal, replace(call, flow_id=held.flow_id, arguments=held.arguments))
 
+    @_answered_when_busy
     def ask_status(self, principal: Principal, confirmation_id: str) -> Envelope:
         """Tell how a confirmation of this principal stands; under rule CLIENT this makes its token live."""
         call = Call("", {}, ask_only=True, tool="action_confirm")
@@ -254,7 +279,8 @@ class Door:
         if call.request_id is None and ran.status is not Status.RUNNING:
             return self._refused(write.principal, call, write.flow, refusals.spent(ran.run_id, ran.status))
         self._note(write.principal, call, write.flow, event="call.replayed", run_id=ran.run_id, code=ran.status.value)
-        return replace(_outcome(ran), replayed=call.request_id is not None)
+        unconfirmed = ran.run_id is not None and self._confirmations.was_unconfirmed(ran.run_id)
+        return replace(_outcome(ran), replayed=call.request_id is not None, unconfirmed=unconfirmed)
 
     def _parsed(self, principal: Principal, call: Call, flow: Flow) -> Arguments:
         try:
@@ -272,10 +298,11 @@ class Door:
 
     def _ended(self, principal: Principal, call: Call, flow: Flow, refusal: Refusal) -> Envelope:
         """Answer the question how an ended confirmation stands: by the outcome of its run, if it had one."""
-        if refusal.outcome is None or refusal.outcome.is_error:
+        run_id, outcome = refusal.run_id, refusal.outcome
+        if run_id is None or outcome is None or outcome.is_error:
             return self._refused(principal, call, flow, refusal)
-        self._note(principal, call, flow, event="call.told", run_id=refusal.run_id, code=refusal.outcome.value)
-        return Envelope(refusal.outcome, run_id=refusal.run_id)
+        self._note(principal, call, flow, event="call.told", run_id=run_id, code=outcome.value)
+        return Envelope(outcome, run_id=run_id, unconfirmed=self._confirmations.was_unconfirmed(run_id))
 
     def _refused(self, principal: Principal, call: Call, flow: Flow | None, refusal: Refusal) -> Envelope:
         self._note(principal, call, flow, code=refusal.code)

@@ -159,6 +159,12 @@ def outcome_of(connection: Connection, run_id: str | None) -> Status | None:
     return Status(found) if found else None
 
 
+def find_of_run(connection: Connection, run_id: str) -> Stored | None:
+    """Give the confirmation that a run was started with."""
+    started_with = select(run.c.confirmation_id).where(run.c.id == run_id)
+    return _first(connection, confirmation.c.id == started_with.scalar_subquery())
+
+
 def waiting_for(connection: Connection, operator_id: str, now: int) -> list[Stored]:
     """Give what waits for this person, oldest first."""
     mine = and_(confirmation.c.operator_id == operator_id, confirmation.c.state == State.PENDING)

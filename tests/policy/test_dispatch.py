@@ -270,6 +270,17 @@ def test_rule_client_goes_live_by_action_confirm_and_says_that_no_person_confirm
     assert orjson.loads(row["detail"])["unconfirmed"] is True
 
 
+def test_whoever_asks_later_is_told_as_well_that_no_person_confirmed(house):
+    live = house.call("orders.tag", principal=BOT, ask_only=True).waiting
+    token = {"confirm_token": live.confirm_token, "confirmation": "CONFIRM"}
+    house.call("orders.tag", principal=BOT, request_id="tag-1", **token)
+
+    replay = house.call("orders.tag", principal=BOT, request_id="tag-1")
+    told = house.door.ask_status(BOT, live.confirmation_id)
+
+    assert [(answer.status, answer.unconfirmed) for answer in (replay, told)] == [(Status.DONE, True)] * 2
+
+
 def test_rule_client_is_for_listed_clients_only(house):
     asked = house.call("orders.tag", ask_only=True)
     house.door.ask_status(agent(), asked.waiting.confirmation_id)
