@@ -4,7 +4,9 @@ import click
 
 from cli.parts import Build
 from cli.tables import lines
-from flows.operation import Flow
+from flows.operation import Flow, Rule
+
+CONFIRMED_BY = {None: "-", Rule.HUMAN: "a person", Rule.CLIENT: "a person, or a listed unattended client"}
 
 
 def command(build: Build) -> click.Group:
@@ -23,7 +25,7 @@ def command(build: Build) -> click.Group:
 def _row(flow: Flow) -> tuple[str, ...]:
     effects = ", ".join(str(effect) for effect in flow.effects) or "-"
     needs = " & ".join(_alternatives(group) for group in flow.needs)
-    return (flow.id, str(flow.version), effects, needs, flow.rule.value if flow.rule else "-")
+    return (flow.id, str(flow.version), effects, needs, CONFIRMED_BY[flow.rule])
 
 
 def _alternatives(group: frozenset[str]) -> str:

@@ -67,7 +67,7 @@ def test_a_weak_password_is_refused_in_production_only(instance):
 def test_flows_are_listed_with_effects_and_what_they_need(instance):
     listed = instance.run("flows", "list").stdout
 
-    assert re.search(r"^orders\.refund +1 +.*send:email.* mcp:action:invoke & orders:refund +human$", listed, re.M)
+    assert re.search(r"^orders\.refund +1 +.*send:email.* mcp:action:invoke & orders:refund +a person$", listed, re.M)
     assert re.search(r"^orders\.list +1 +.*read:orders.* mcp:flows:read +-$", listed, re.M)
 
 
