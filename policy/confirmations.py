@@ -87,6 +87,8 @@ class Confirmations:
                 found = self._open(connection, caller, flow, arguments, summary=summary, reason=reason, rule=rule)
             if isinstance(found, Refusal):
                 return found
+            if reason and stored.add_reason(connection, found.id, kept(reason, REASON_LIMIT)):
+                self._record(connection, "explained", found, caller=caller)
             return self._asked(connection, caller, found, go_live=go_live)
 
     def present(

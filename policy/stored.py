@@ -187,6 +187,13 @@ def insert_unless_open(connection: Connection, row: dict[str, Any]) -> None:
     connection.execute(statement, row)
 
 
+def add_reason(connection: Connection, confirmation_id: str, reason: str | None) -> bool:
+    """Keep the agent's first reason while nobody has decided; say whether this one was kept."""
+    unexplained = and_(confirmation.c.reason.is_(None), confirmation.c.state == State.PENDING)
+    chosen = update(confirmation).where(confirmation.c.id == confirmation_id, unexplained)
+    return connection.execute(chosen.values(reason=reason)).rowcount == 1
+
+
 def keep_token(connection: Connection, confirmation_id: str, token: str, now: int) -> None:
     """Keep the digest of a new token; with five alive the newest of them makes room.
 

@@ -54,6 +54,15 @@ def test_the_same_call_joins_the_open_question_and_gets_a_token_of_its_own(house
     assert second.waiting.summary == first.waiting.summary
 
 
+def test_a_reason_given_later_is_shown_and_the_first_one_stays(house):
+    asked = house.ask(reason=None)
+    house.ask(reason="the customer sent a photo")
+    house.ask(reason="something else")
+
+    view = house.confirmations.view(asked.waiting.confirmation_id, ALICE)
+    assert view.reason == "the customer sent a photo"
+
+
 def test_spelled_out_defaults_and_key_order_make_no_other_call(house):
     first = house.ask(raw={"order_id": "1042"})
     second = house.ask(raw={"amount": 4500, "card": CANARY, "order_id": "1042"})
