@@ -68,6 +68,7 @@ def open_database(app: Flask, settings: Settings) -> Database:
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = _options(settings.database_url)
     app.config["SQLALCHEMY_BINDS"] = {
         READING: {
+            **_options(settings.database_url),
             "url": settings.database_url,
             "isolation_level": "AUTOCOMMIT",
             "pool_reset_on_return": None,
@@ -97,6 +98,7 @@ def is_busy(error: BaseException) -> bool:
 
 def _options(url: str) -> dict[str, Any]:
     options: dict[str, Any] = {"pool_size": THREADS, "max_overflow": 8, "pool_use_lifo": True}
+    options["hide_parameters"] = True  # an error's words go into the log, the values of a statement must not
     if make_url(url).get_backend_name() != "sqlite":
         options["pool_pre_ping"] = True
     return options

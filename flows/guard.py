@@ -129,7 +129,12 @@ def _after(connection: Connection, cursor: Any, _sql: str, _values: Any, context
 def _committing(connection: Connection) -> None:
     watcher: Watcher | None = connection.info.get(WATCHER)
     if watcher is not None:
-        watcher.committing()
+        try:
+            watcher.committing()
+        except FlowError:
+            # SQLAlchemy gives up its transaction now, the database would still hold it with its locks.
+            connection.connection.rollback()
+            raise
 
 
 def _changed(cursor: Any, context: Any) -> int | None:

@@ -122,6 +122,7 @@ class World:
         self._ids = ids
         self._connect = connect
         self._deadline = deadline  # None: a reading world
+        self._breach: FlowError | None = None  # what was refused; a flow that swallows it has failed all the same
         self._session: Session | None = None
         self._opened = ExitStack()
 
@@ -146,7 +147,8 @@ class World:
     def send(self, target: str, *, to: str, subject: str, text: str) -> None:
         """Let a message leave after commit, once; raises UndeclaredEffect, or ValueError for an address or subject."""
         if (Verb.SEND, target) not in self._limits.targets or self._deadline is None:
-            raise UndeclaredEffect(detail=f"{self._limits.flow_id}: send to {target}")
+            self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: send to {target}")
+            raise self._breach
         if len(to) > LONGEST_ADDRESS or not to.isascii() or not ADDRESS.fullmatch(to):
             raise ValueError("not one plain e-mail address")
         if not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable() or len(text) > LONGEST_TEXT:
@@ -162,7 +164,12 @@ class World:
     def before(self, compiled: Any) -> None:
         """Check a statement that is about to run, and count it."""
         self.check_deadline()
-        for verb, target in self._limits.judge(getattr(compiled, "seen", None)):
+        try:
+            touched = self._limits.judge(getattr(compiled, "seen", None))
+        except FlowError as refusal:
+            self._breach = refusal
+            raise
+        for verb, target in touched:
             self.steps.add(verb, target)
 
     def after(self, compiled: Any, rows: int | None) -> None:
@@ -174,10 +181,13 @@ class World:
     def committing(self) -> None:
         """Refuse to end the run's transaction from inside the flow."""
         if self._deadline is not None:
-            raise UndeclaredEffect(detail=f"{self._limits.flow_id}: commit of the run's transaction")
+            self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: commit of the run's transaction")
+            raise self._breach
 
     def finish(self) -> None:
-        """Write what the session still holds, checked like everything else."""
+        """Write what the session still holds, checked like everything else; raises a refusal that was swallowed."""
+        if self._breach is not None:
+            raise self._breach
         if self._session is not None:
             self._session.commit()
         self.check_deadline()
