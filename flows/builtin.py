@@ -294,12 +294,12 @@ def _opened(sealer: Sealer, params: ListTraces, caller: Caller) -> str | None:
     if params.cursor is None:
         return None
     try:
-        *made_for, last_id = sealer.open("cursor", params.cursor, within=CURSOR_LIFETIME)
+        sealed = sealer.open("cursor", params.cursor, within=CURSOR_LIFETIME)
     except BadSeal:
         raise CursorInvalid from None
-    if made_for != _list_of(params, caller):
+    if not isinstance(sealed, list) or sealed[:-1] != _list_of(params, caller):
         raise CursorInvalid
-    return str(last_id)
+    return str(sealed[-1])
 
 
 def _list_of(params: ListTraces, caller: Caller) -> list[str | None]:

@@ -54,6 +54,8 @@ class Retries:
 
     def _again(self, turn: threading.Lock, until: datetime, work: Callable[[], T]) -> T:
         for number in range(TRIES - 1):
+            if not self._left(until):
+                break
             self._pause(min(FIRST_PAUSE * 2**number, self._left(until) * LAST_MOMENT))
             if not turn.acquire(timeout=self._left(until)):
                 break
