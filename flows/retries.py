@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from sqlalchemy.exc import DBAPIError
+
 from core.clock import Clock
 from core.db import is_serialization_failure
 from core.errors import Conflict
@@ -47,7 +49,7 @@ class Retries:
             turn.release()
         try:
             return work()
-        except Exception as error:
+        except DBAPIError as error:
             if not is_serialization_failure(error):
                 raise
         return self._again(turn, until, work)
@@ -61,7 +63,7 @@ class Retries:
                 break
             try:
                 return work()
-            except Exception as error:
+            except DBAPIError as error:
                 if not is_serialization_failure(error):
                     raise
             finally:

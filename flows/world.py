@@ -189,7 +189,10 @@ class World:
         if self._breach is not None:
             raise self._breach
         if self._session is not None:
-            self._session.commit()
+            if self._deadline is None:
+                self._session.flush()  # would raise, were there anything to write
+            else:
+                self._session.commit()
         self.check_deadline()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ HIDDEN = re.compile(
     r"|uuid\.uuid\d|uuid4|os\.urandom|secrets\.\w+|random\.\w+)\Z"
 )
 SOURCES_OF_TIME_AND_CHANCE = {"core/clock.py", "core/ids.py"}
-NO_SECRET = {"flows/engine.py: random.uniform"}  # how long two rivals wait before they try again
+NO_SECRET = {"flows/retries.py: random.uniform"}  # how long two rivals wait before they try again
 
 # One translator a surface turns surprises into answers; threads and runs that must outlive one are named with it.
 MAY_CATCH_EVERYTHING = {"mcp_provider/endpoint.py", "flows/engine.py", "flows/outbox.py"}

@@ -3,6 +3,7 @@
 import http.client
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_worker_killed_at_any_point_leaves_no_half_done_and_no_double_work(kil
     killed = {
         point: _kill(killing_server, raw, browser, order, point) for point, order in zip(POINTS, orders, strict=False)
     }
-    ends = {point: wait_until(f"the end of {point}", lambda one=one: _end(raw, one)) for point, one in killed.items()}
+    ends = {point: wait_until(f"the end of {point}", partial(_end, raw, one)) for point, one in killed.items()}
 
     assert ends == {**dict.fromkeys(BEFORE_COMMIT, "interrupted"), "committed": "done"}
     for point in BEFORE_COMMIT:
@@ -58,7 +59,7 @@ def test_a_worker_killed_at_any_point_leaves_no_half_done_and_no_double_work(kil
     assert (spent["status"], spent["runId"], spent["outcome"]) == ("refused", killed["committed"].run_id, "done")
     for one in killed.values():
         assert _refunded(raw, one) == one.order["total"]
-        assert wait_until("the mail", lambda one=one: _mails(killing_server, one)) == 1
+        assert wait_until("the mail", partial(_mails, killing_server, one)) == 1
     assert len([run for run in _refunds(raw) if run["status"] == "done"]) == len(POINTS)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
-from sqlalchemy import Connection, ForeignKey, func, select, update
+from sqlalchemy import Connection, ForeignKey, func, insert, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from core.clock import Clock
@@ -141,7 +141,7 @@ class Letters:
     """A mailer that keeps what it is given, or refuses as told."""
 
     got: list[Mail] = field(default_factory=list)
-    refusal: Exception | None = None
+    refusal: BaseException | None = None
 
     def deliver(self, mail: Mail) -> None:
         if self.refusal is not None:
@@ -276,10 +276,10 @@ def create_tables(database: Database) -> None:
     db.metadata.create_all(database.writing, tables=wanted)
     Base.metadata.create_all(database.writing)
     with database.write() as connection:
-        connection.execute(Counter.__table__.insert(), {"id": 1, "value": 0})
-        connection.execute(Person.__table__.insert(), {"id": 1, "name": "Ada"})
+        connection.execute(insert(Counter), {"id": 1, "value": 0})
+        connection.execute(insert(Person), {"id": 1, "name": "Ada"})
         things = [{"id": number, "name": f"thing {number}", "person_id": 1} for number in (1, 2)]
-        connection.execute(Thing.__table__.insert(), things)
+        connection.execute(insert(Thing), things)
 
 
 def build(database: Database, given: Settings, clock: Clock, **engine: Any) -> House:
@@ -288,8 +288,7 @@ def build(database: Database, given: Settings, clock: Clock, **engine: Any) -> H
     letters = Letters()
     writer = TraceWriter(database, audit)
     outbox = Outbox(database, ids, clock, letters)
-    parts = {"database": database, "ids": ids, "clock": clock, "traces": writer, "outbox": outbox, "settings": given}
-    made = Engine(**parts, **engine)
+    made = Engine(database=database, ids=ids, clock=clock, traces=writer, outbox=outbox, settings=given, **engine)
     return House(
         database=database,
         clock=clock,

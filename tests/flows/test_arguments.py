@@ -66,7 +66,15 @@ def make_order(_params: Order, _world: World) -> Value:
     return Value(value=1)
 
 
-FULL = {"name": "a", "amount": None, "rate": 0.5, "kind": "small", "urgent": False, "day": None, "lines": []}
+FULL: dict[str, Any] = {
+    "name": "a",
+    "amount": None,
+    "rate": 0.5,
+    "kind": "small",
+    "urgent": False,
+    "day": None,
+    "lines": [],
+}
 FULL |= {"either": 1, "card": None, "cards": []}
 
 

@@ -35,6 +35,12 @@ pytestmark = pytest.mark.db
 Act = Callable[[World], Any]
 STRANGER = Table("app_stranger", MetaData(), Column("id", Integer))
 
+
+def commits(world: World) -> None:
+    world.session.execute(update(Counter).values(value=4))
+    world.session.commit()
+
+
 ALLOWED: dict[str, Act] = {
     "select": lambda w: w.session.execute(select(Counter.value)).all(),
     "orm": lambda w: w.session.get(Counter, 1),
@@ -52,7 +58,7 @@ ALLOWED: dict[str, Act] = {
     "update": lambda w: w.session.execute(update(Counter).values(value=5)),
     "update from": lambda w: w.session.execute(update(Counter).values(value=5).where(Counter.id == Person.id)),
     "nested": lambda w: w.session.begin_nested().commit(),
-    "commit": lambda w: (w.session.execute(update(Counter).values(value=5)), w.session.commit()),
+    "commit": commits,
 }
 UNSEEN: dict[str, Act] = {
     "text": lambda w: w.session.execute(text("SELECT 1")),
@@ -82,7 +88,7 @@ UNDECLARED: dict[str, Act] = {
     ),
     "a delete of what it only writes": lambda w: w.session.execute(delete(Counter)),
     "a delete by the orm": lambda w: w.session.delete(w.session.get(Counter, 1)),
-    "the end of the transaction": lambda w: w.session.connection().get_transaction().commit(),
+    "the end of the transaction": lambda w: w.session.connection().commit(),
     "a message": lambda w: w.send("email", to="a@b.test", subject="x", text="y"),
 }
 
