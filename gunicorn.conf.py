@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import orjson
 from gunicorn.glogging import Logger
+from gunicorn.workers.gthread import ThreadWorker
 
 from core.clock import SystemClock
 from core.db import THREADS
@@ -17,6 +19,7 @@ from core.logs import JsonLines, mask
 from core.settings import load_settings
 
 SILENCE = 10  # seconds without a byte after which a connection's head or body is given up
+MOMENT_MS = 2  # for which a thread stays with a connection that may ask again
 SLOW_READER = 30  # seconds for which an answer waits for a peer that doesn't read it
 
 try:
@@ -70,6 +73,28 @@ class JsonLogger(Logger):  # type: ignore[misc] # gunicorn has no types
             os.write(sys.stdout.fileno(), orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
 
+class StayingWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """A gthread worker whose thread stays with a kept-alive connection while nobody else waits for a thread.
+
+    The way back through the poller costs a fifth of a short request (measured); a client that calls again at once is
+    served where it was served before.
+    """
+
+    def handle(self, conn: Any) -> Any:
+        """Serve one request, and those that follow within moments; give what gthread's own method gives."""
+        kept = super().handle(conn)
+        if kept is not True or conn.is_http2:
+            return kept
+        ready = select.poll()
+        ready.register(conn.sock, select.POLLIN)
+        while kept is True and self.alive and self._nobody_waits() and ready.poll(MOMENT_MS):
+            kept = super().handle(conn)
+        return kept
+
+    def _nobody_waits(self) -> bool:
+        return bool(self.tpool._work_queue.empty())  # noqa: SLF001 - the pool has no public way to ask
+
+
 _clock = SystemClock()
 _pid = os.getpid
 
@@ -86,7 +111,7 @@ def when_ready(server: Any) -> None:
 
 bind = _loopback(_settings.port)
 workers = _settings.workers
-worker_class = "gthread"
+worker_class = StayingWorker
 threads = THREADS
 keepalive = 75  # longer than the usual proxy keeps an idle connection, so that the proxy closes first
 graceful_timeout = 30

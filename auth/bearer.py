@@ -13,6 +13,7 @@ from auth.models import client, grant, operator, token
 from core.clock import Clock, to_us
 from core.db import Database
 from core.ids import digest_of
+from core.prepared import PreparedRead
 from core.settings import Settings
 from flows.caller import Caller, Role, Surface
 from flows.envelope import Refusal
@@ -68,7 +69,7 @@ class Bearer:
     """Judges `Authorization` headers; nothing else makes a Principal of a token."""
 
     def __init__(self, database: Database, scopes: Scopes, clock: Clock, settings: Settings) -> None:
-        self._database = database
+        self._living = PreparedRead(database.reading, LIVING)
         self._scopes = scopes
         self._clock = clock
         self._resource = settings.resource
@@ -94,8 +95,7 @@ class Bearer:
             "latest": to_us(now + SKEW),
             "resource": self._resource,
         }
-        with self._database.read() as connection:
-            row = connection.execute(LIVING, given).first()
+        row = self._living.first(given)
         return self._invalid if row is None else self._principal(row, surface)
 
     def forbidden(self, principal: Principal, refusal: Refusal) -> Challenge:

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from core.db import Database
+from core.prepared import insert_sql
 from flows import models
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class TraceWriter:
 
     def __init__(self, database: Database, audit: Table) -> None:
         self._database = database
-        self._inserts = (insert(models.run), insert(models.step), insert(audit))
+        self._inserts = [insert_sql(database.writing, table) for table in (models.run, models.step, audit)]
         self._start_afresh()
         afresh = weakref.WeakMethod(self._start_afresh)
         # A forked child has neither the thread nor a say in what its parent still has to write.
@@ -141,10 +142,10 @@ class TraceWriter:
     def _insert(self, connection: Connection, group: list[tuple[Row, Sequence[Row], Row]]) -> None:
         runs, steps, audits = self._inserts
         with connection.begin():
-            connection.execute(runs, [run for run, _, _ in group])
+            connection.exec_driver_sql(runs, [run for run, _, _ in group])
             if step_rows := [row for _, rows, _ in group for row in rows]:
-                connection.execute(steps, step_rows)
-            connection.execute(audits, [audit for _, _, audit in group])
+                connection.exec_driver_sql(steps, step_rows)
+            connection.exec_driver_sql(audits, [audit for _, _, audit in group])
 
     def _connect(self) -> Connection:
         """Open a connection of our own: what it commits may be lost with the machine, never be half there."""

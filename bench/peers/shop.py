@@ -4,7 +4,7 @@ import os
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, create_engine, select
+from sqlalchemy import ForeignKey, bindparam, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 
@@ -54,29 +54,45 @@ class OrderLine(Base):
 engine = create_engine(os.environ["BENCH_DATABASE_URL"], isolation_level="AUTOCOMMIT", pool_size=16, pool_use_lifo=True)
 
 
+ONE_ORDER = (
+    select(
+        Order.number,
+        Order.status,
+        Order.total,
+        Order.refunded,
+        Order.currency,
+        Order.card,
+        Order.placed_at,
+        Customer.name.label("customer"),
+    )
+    .join(Customer, Customer.id == Order.customer_id)
+    .where(Order.number == bindparam("number"))
+)
+ITS_LINES = (
+    select(OrderLine.sku, Product.name.label("product"), OrderLine.quantity, OrderLine.price)
+    .join(Product, Product.sku == OrderLine.sku)
+    .where(OrderLine.order_number == bindparam("number"))
+    .order_by(OrderLine.position)
+)
+
+
 def get_order(order_id: int) -> dict[str, Any]:
     with Session(engine) as session:
-        found = select(Order, Customer).join(Customer, Customer.id == Order.customer_id)
-        order, customer = session.execute(found.where(Order.number == order_id)).one()
-        lines = session.execute(
-            select(OrderLine, Product.name)
-            .join(Product, Product.sku == OrderLine.sku)
-            .where(OrderLine.order_number == order.number)
-            .order_by(OrderLine.position)
-        )
+        order = session.execute(ONE_ORDER, {"number": order_id}).one()
+        lines = session.execute(ITS_LINES, {"number": order_id})
         return {
             "order": {
                 "number": order.number,
                 "status": order.status,
-                "customer": customer.name,
+                "customer": order.customer,
                 "total": order.total,
                 "refunded": order.refunded,
                 "currency": order.currency,
                 "placed_at": f"{order.placed_at:%Y-%m-%dT%H:%M:%S}Z",
             },
             "items": [
-                {"sku": line.sku, "product": name, "quantity": line.quantity, "price": line.price}
-                for line, name in lines
+                {"sku": line.sku, "product": line.product, "quantity": line.quantity, "price": line.price}
+                for line in lines
             ],
             "card_ending": order.card,
         }
