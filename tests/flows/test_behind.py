@@ -39,12 +39,13 @@ def test_every_call_of_many_threads_is_written_with_its_audit_row(live: House) -
 
 
 def test_close_writes_what_is_left_and_a_later_call_starts_again(live: House) -> None:
+    before = set(threading.enumerate())
     for number in (1, 2):
         live.read(get_counter)
         live.writer.close()
 
         assert live.count(models.run) == number
-        assert "trace-writer" not in {thread.name for thread in threading.enumerate()}
+        assert not {thread for thread in threading.enumerate() if thread.name == "trace-writer"} - before
 
 
 def test_a_full_queue_makes_callers_wait_and_drops_nothing(live: House, monkeypatch: pytest.MonkeyPatch) -> None:
