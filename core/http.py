@@ -9,6 +9,7 @@ import orjson
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from core.bodies import WholeBodies
 from core.errors import AppError, TooLarge, TooMany
 from core.ids import Chance
 from core.logs import reference
@@ -55,6 +56,8 @@ def register_http(app: Flask, settings: Settings, chance: Chance, error_page: Er
     """Give every answer of `app` its reference, headers and error form."""
     app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
     app.config["MAX_FORM_MEMORY_SIZE"] = BODY_LIMIT
+    app.url_map.merge_slashes = False  # it would answer `//` with a redirect to an address made of the Host header
+    app.wsgi_app = WholeBodies(app.wsgi_app, BODY_LIMIT)  # type: ignore[method-assign, assignment]
     if settings.prefix:
         app.wsgi_app = Prefix(app.wsgi_app, settings.prefix)  # type: ignore[method-assign, assignment]
     app.before_request(lambda: _name_the_request(chance.bytes(8).hex()))
@@ -76,6 +79,7 @@ def _finish(response: Response) -> Response:
         for name, value in PAGE_HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
     return response
 
 

@@ -221,11 +221,19 @@ def _keys(text: str) -> tuple[str, ...]:
     return keys
 
 
+BASE_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+OUR_PATHS = ("mcp", "oauth", "authorize", "token", "register", "login", ".well-known", "static")
+
+
 def _base_url(text: str) -> str:
     parts = urlsplit(text.rstrip("/"))
     plain = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
-    if not plain or parts.username or parts.netloc != parts.netloc.lower() or re.search(r"\s|//|/\.", parts.path):
+    if not plain or parts.username or parts.netloc != parts.netloc.lower() or (parts.hostname or "").endswith("."):
         raise ValueError("must be like https://app.example.com or https://app.example.com/team/a, in lower case")
+    if parts.port == 0 or not BASE_PATH.fullmatch(parts.path):  # `.port` raises ValueError beyond 65535
+        raise ValueError("its port and path must be plain, like :8443/team/a")
+    if parts.path.split("/")[1:2] and parts.path.split("/")[1] in OUR_PATHS:
+        raise ValueError("its path can't start with one of our own, such as /mcp")
     return parts.geturl()
 
 

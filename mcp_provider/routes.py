@@ -77,18 +77,11 @@ def _body(environ: Mapping[str, Any]) -> bytes:
     if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         raise _refused(415, "The body must come without a content encoding.")
     try:
-        body = request.get_data(cache=False)
+        return request.get_data(cache=False)
     except RequestEntityTooLarge:
-        raise _too_large() from None
+        raise _refused(413, f"The body must have at most {BODY_LIMIT} bytes.") from None
     except HTTPException:
         raise _refused(400, "The body can't be read.") from None
-    if len(body) >= BODY_LIMIT:  # werkzeug cuts a chunked body off at its limit without a word
-        raise _too_large()
-    return body
-
-
-def _too_large() -> RpcError:
-    return _refused(413, f"The body must be smaller than {BODY_LIMIT} bytes.")
 
 
 def _is_json() -> bool:

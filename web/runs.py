@@ -38,7 +38,7 @@ def runs_routes(
     def index() -> Response:
         caller = sessions.principal(sessions.get()).caller
         flow_id, status, before = (request.args.get(name) or None for name in ("flow", "status", "before"))
-        _require_readable(status, before)
+        _require_readable(flow_id, status, before)
         found = traces.list(caller, limit=PAGE + 1, flow_id=flow_id, status=status, before=before)
         shown = found[:PAGE]
         return pages.page(
@@ -102,7 +102,9 @@ def _has_digest(data: dict[str, Any]) -> bool:
     return any(isinstance(value, dict) and list(value) == ["sha256"] for value in data.values())
 
 
-def _require_readable(status: str | None, before: str | None) -> None:
+def _require_readable(flow_id: str | None, status: str | None, before: str | None) -> None:
+    if flow_id is not None and not flow_id.isprintable():
+        raise BadRequest("There is no such flow to narrow the list to.")
     if status is not None and status not in words.STATUSES:
         raise BadRequest("There is no such outcome to narrow the list to.")
     if before is not None and not RUN_ID.fullmatch(before):

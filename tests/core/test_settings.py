@@ -90,3 +90,11 @@ def test_no_secret_is_in_the_representation(tmp_path):
 )
 def test_a_cookie_alone_decides_only_on_https_elsewhere(tmp_path, base_url, alone):
     assert settings_of(tmp_path, BASE_URL=base_url).cookie_alone_decides is alone
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h/a%20b", "https://h/Teäm", "https://h/mcp", "https://h.", "http://localhost:99999"]
+)
+def test_a_base_url_whose_path_or_port_could_not_be_served_is_refused(tmp_path, url):
+    with pytest.raises(SettingsError, match="BASE_URL"):
+        settings_of(tmp_path, BASE_URL=url)
