@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-BODY_SECONDS = 30.0  # from the end of the head to the end of the body
+BODY_SECONDS = 15.0  # from the end of the head to the end of the body
 LOOK_SECONDS = 1.0
 
 
