@@ -206,8 +206,9 @@ def _check_asks(flow: Flow) -> Iterator[str]:
         if name not in fields:
             if flow.facts is None:
                 yield f"asks: {name} is no parameter, and there are no facts to read it from"
-        elif marks.get(fields[name].serialization_alias or name) is Mark.SECRET:
-            yield f"asks: {name} is secret"
+        elif mark := marks.get(fields[name].serialization_alias or name):
+            held = mark if isinstance(mark, Mark) else "partly sensitive or secret"
+            yield f"asks: {name} is {held}, and the sentence is kept when the arguments are erased"
 
 
 CHECKS: tuple[Callable[[Flow], Iterator[str]], ...] = (

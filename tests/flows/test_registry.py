@@ -7,7 +7,7 @@ import pytest
 
 from flows.effects import Effect, Verb, deletes, reads, sends, writes
 from flows.models import run
-from flows.operation import Flow, Params, Rule, Secret, Source
+from flows.operation import Flow, Params, Rule, Secret, Sensitive, Source
 from flows.registry import FlowFaults, Registry, UnknownFlow, load_flows
 from tests.flows.house import Counter, add, get_counter
 
@@ -22,6 +22,13 @@ class Pin(Params):
     """Has a secret."""
 
     pin: Annotated[str, Secret()]
+
+
+class Patient(Params):
+    """Has what may be shown to who decides, and not be kept."""
+
+    name: Annotated[str, Sensitive()]
+    notes: tuple[Annotated[str, Sensitive()], ...] = ()
 
 
 class Recursive(Params):
@@ -64,6 +71,8 @@ READS, WRITES = (reads("counter", Counter),), (writes("counter", Counter),)
         (add, {"asks": "Add {by!r}"}, "only plain"),
         (add, {"asks": "Add {"}, "asks: "),
         (add, {"params": Pin, "asks": "Set {pin}"}, "pin is secret"),
+        (add, {"params": Patient, "asks": "Call {name}"}, "name is sensitive, and the sentence is kept"),
+        (add, {"params": Patient, "asks": "Note {notes}"}, "notes is partly sensitive or secret"),
         (add, {"rule": Rule.CLIENT}, "rule client is only"),
         (add, {"rule": Rule.CLIENT, "unattended": True, "amount": "by"}, "rule client is only"),
         (add, {"rule": Rule.CLIENT, "unattended": True, "effects": (deletes("c", Counter),)}, "rule client is only"),
