@@ -18,7 +18,10 @@ from flows.operation import Flow, Params
 
 DEEPEST = 40
 NOT_GIVEN = "not given"
-FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
+# They draw nothing, whatever their category says.
+FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+KEYCAP = "\u20e3"
+OVERLAY = 1  # the combining class of strokes through a letter
 
 
 class InvalidArguments(AppError):
@@ -100,17 +103,21 @@ def visible(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
-def _visible(character: str) -> str:
-    if character in "\n\t" or not _is_hidden(character):
-        return character
-    return f"\\u{ord(character):04x}"
-
-
-def _is_hidden(character: str) -> bool:
-    # Fillers and variation selectors draw nothing and can carry text; U+FE0E and U+FE0F only choose an emoji's look.
+def is_hidden(character: str) -> bool:
+    """Tell whether a character can't be seen, turns the reading direction, or strikes out its neighbour."""
+    # Variation selectors draw nothing and can carry text; U+FE0E and U+FE0F only choose an emoji's look.
     if character in FILLERS or "\ufe00" <= character <= "\ufe0d" or "\U000e0100" <= character <= "\U000e01ef":
         return True
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    category = unicodedata.category(character)
+    if category == "Me":
+        return character != KEYCAP
+    return category[0] == "C" or category in ("Zl", "Zp") or unicodedata.combining(character) == OVERLAY
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or not is_hidden(character):
+        return character
+    return f"\\u{ord(character):04x}"
 
 
 def _readable(value: Any) -> str:

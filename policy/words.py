@@ -1,10 +1,11 @@
 """Words for people: plain text out of values, and effects as a sentence says them."""
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+import orjson
+
 from core.errors import AppError
-from flows.arguments import as_data
+from flows.arguments import as_data, is_hidden
 from flows.effects import Effect, Verb
 from flows.marks import marks_of, masked
 from flows.operation import Flow, Params, asked_fields
@@ -32,18 +33,22 @@ class SentenceUnfilled(AppError):
 
 
 def plain(text: str, limit: int) -> str:
-    """Give `text` on one line without control, format and bidirectional characters, at most `limit` long.
+    """Give `text` on one line without what `is_hidden` finds, at most `limit` long.
 
-    What is invisible or turns the reading direction could make a sentence say something else than it contains.
+    What is invisible, turns the reading direction or strikes out could make a sentence say what it
+    does not contain.
     """
     spaced = "".join(" " if character.isspace() else character for character in text)
-    visible = "".join(character for character in spaced if unicodedata.category(character)[0] != "C")
+    visible = "".join(character for character in spaced if not is_hidden(character))
     line = " ".join(visible.split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def sentence(flow: Flow, params: Params, facts: Mapping[str, object]) -> str:
-    """Fill the `asks` sentence of `flow` from facts that the server read, else from the validated params."""
+    """Fill the `asks` sentence of `flow` from facts that the server read, else from the validated params.
+
+    The agent chose the params: their texts stand in quotation marks, so that none can pass for our own words.
+    """
     template = flow.asks or flow.title
     values = {name: _value(flow, params, facts, name) for name in asked_fields(template)}
     return plain(template.format(**values), SENTENCE_LIMIT)
@@ -83,7 +88,15 @@ def _value(flow: Flow, params: Params, facts: Mapping[str, object], name: str) -
         raise SentenceUnfilled(detail=f"{flow.id}: asks names {name}")
     field = flow.params.model_fields[name]
     wire_name = field.serialization_alias or field.alias or name
-    return _shown(masked(as_data(params)[wire_name], marks_of(flow.params).get(wire_name)))
+    return _quoted(masked(as_data(params)[wire_name], marks_of(flow.params).get(wire_name)))
+
+
+def _quoted(value: object) -> str:
+    if value is None or isinstance(value, int | float):
+        return _shown(value)
+    text = plain(value if isinstance(value, str) else orjson.dumps(value).decode(), VALUE_LIMIT)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _shown(value: object) -> str:
