@@ -18,6 +18,7 @@ from policy.scopes import Scopes
 
 INSUFFICIENT_SCOPE = 403  # an own code, outside of what JSON-RPC and MCP keep for themselves (W35)
 RESERVED = {"confirmToken": "confirm_token", "confirmation": "confirmation", "requestId": "request_id"}
+UNKNOWN_TOOL, MISSING_CAPABILITY = "unknown_tool", "missing_client_capability"
 INVOKE, CONFIRM = "action_invoke", "action_confirm"
 Args = dict[str, Any]
 
@@ -28,6 +29,10 @@ class ScopeMissing(RpcError):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(INSUFFICIENT_SCOPE, refusal.message, http_status=403, data=refusal_data(refusal))
         self.refusal = refusal
+
+
+class Malformed(InvalidArguments):
+    """What this surface itself takes out of the arguments isn't there or isn't of its type; no door has seen it."""
 
 
 class Calls:
@@ -49,8 +54,11 @@ class Calls:
             elif name == CONFIRM:
                 envelope = self._confirm(principal, arguments)
             else:
+                self._door.note_refused(principal, name, UNKNOWN_TOOL)
                 raise RpcError(INVALID_PARAMS, "Unknown tool. tools/list and manifest_get name those that exist.")
         except InvalidArguments as error:
+            if isinstance(error, Malformed):
+                self._door.note_refused(principal, name, error.code, flow)
             envelope = Envelope(Status.REFUSED, refusal=Refusal(error.code, error.public))
         except UnknownFlow as error:
             raise RpcError(INVALID_PARAMS, error.public, data={"code": error.code}) from None
@@ -63,7 +71,7 @@ class Calls:
         reserved: dict[str, Any] = {}
         if not flow.only_reads:
             reserved, arguments = _split(arguments)
-        refused = self._capability_refusal(principal, terms, flow)
+        refused = self._capability_refusal(principal, terms, name, flow)
         return refused or self._door.dispatch(principal, Call(flow.id, arguments, tool=name, **reserved))
 
     def _invoke(self, principal: Principal, terms: Terms, arguments: Args) -> Envelope:
@@ -73,7 +81,7 @@ class Calls:
         _only(rest, ("flowId", "args"), INVOKE)
         call = Call(_text(rest, "flowId"), _object(rest, "args"), tool=INVOKE, **reserved)
         flow = self._registry.find(call.flow_id)
-        refused = self._capability_refusal(principal, terms, flow) if flow else None
+        refused = self._capability_refusal(principal, terms, INVOKE, flow) if flow else None
         return refused or self._door.dispatch(principal, call)
 
     def _confirm(self, principal: Principal, arguments: Args) -> Envelope:
@@ -84,21 +92,22 @@ class Calls:
         tool = _text(arguments, "tool")
         flow = self._registry.by_tool(tool)
         if flow is None:
-            raise InvalidArguments("tool must be the name of a flow's own tool; manifest_get names them.")
+            raise Malformed("tool must be the name of a flow's own tool; manifest_get names them.")
         reason = None if arguments.get("reason") is None else _text(arguments, "reason")
         call = Call(flow.id, _object(arguments, "args"), reason=reason, ask_only=True, tool=tool)
         return self._door.dispatch(principal, call)
 
-    def _capability_refusal(self, principal: Principal, terms: Terms, flow: Flow) -> Envelope | None:
+    def _capability_refusal(self, principal: Principal, terms: Terms, tool: str, flow: Flow) -> Envelope | None:
         missing = flow.client_capabilities - terms.capabilities
         # A missing scope is said first (W53); the door says and records it.
         if not missing or self._scopes.missing(flow, principal.scopes):
             return None
+        self._door.note_refused(principal, tool, MISSING_CAPABILITY, flow)
         sentence = f"This tool needs a client that declares {', '.join(sorted(missing))}."
         if terms.modern:
             data = {"requiredCapabilities": {name: dict[str, str]() for name in sorted(missing)}}
             raise RpcError(MISSING_REQUIRED_CLIENT_CAPABILITY, sentence, http_status=400, data=data)
-        return Envelope(Status.REFUSED, refusal=Refusal("missing_client_capability", sentence))
+        return Envelope(Status.REFUSED, refusal=Refusal(MISSING_CAPABILITY, sentence))
 
 
 def _stop_at_missing_scope(envelope: Envelope) -> None:
@@ -120,20 +129,20 @@ def _split(arguments: Args) -> tuple[dict[str, Any], Args]:
         if value is None:
             continue
         if not isinstance(value, str) or not value:
-            raise InvalidArguments(f"{name} must be text.")
+            raise Malformed(f"{name} must be text.")
         reserved[field] = value
     return reserved, {name: value for name, value in arguments.items() if name not in RESERVED}
 
 
 def _only(arguments: Mapping[str, Any], known: tuple[str, ...], tool: str) -> None:
     if not arguments.keys() <= set(known):
-        raise InvalidArguments(f"{tool} takes only {', '.join(known)} here.")
+        raise Malformed(f"{tool} takes only {', '.join(known)} here.")
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidArguments(f"{name} is needed and must be text.")
+        raise Malformed(f"{name} is needed and must be text.")
     return value
 
 
@@ -142,5 +151,5 @@ def _object(arguments: Mapping[str, Any], name: str) -> Args:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidArguments(f"{name} must be an object.")
+        raise Malformed(f"{name} must be an object.")
     return value

@@ -20,7 +20,7 @@ from flows.engine import Admitted, Engine, Ran, RequestIdConflict
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
-from flows.registry import Registry, UnknownFlow
+from flows.registry import LONGEST_TOOL_NAME, Registry, UnknownFlow
 from flows.trace import RunRecord
 from policy import refusals
 from policy.audit import Audit
@@ -30,7 +30,7 @@ from policy.decision import Denied, NeedsConfirmation
 from policy.principal import Principal
 from policy.scopes import Scopes
 from policy.stored import State
-from policy.words import SentenceUnfilled, sentence
+from policy.words import SentenceUnfilled, plain, sentence
 
 P = ParamSpec("P")
 
@@ -151,6 +151,16 @@ class Door:
         if isinstance(asked, Refusal):
             return self._ended(principal, call, flow, asked)
         return self._waits(principal, call, flow, asked, if_pending=Status.CONFIRMATION_PENDING)
+
+    def note_refused(self, principal: Principal, tool: str, code: str, flow: Flow | None = None) -> None:
+        """Record what a surface refused before it was a call; raise Unavailable when there is no time to."""
+        call = Call("", {}, tool=plain(tool, LONGEST_TOOL_NAME))  # an unknown tool is whatever the caller wrote
+        try:
+            self._note(principal, call, flow, code=code)
+        except DBAPIError as error:
+            if not is_busy(error):
+                raise
+            raise Unavailable from None
 
     def end_overdue(self) -> int:
         """End what nobody ended: runs whose worker is gone, confirmations whose time is over; say how many."""

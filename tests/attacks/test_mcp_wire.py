@@ -2,12 +2,14 @@
 
 import json
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
+from sqlalchemy import create_engine, text
 
 from tests.support.browser import FormBrowser
 from tests.support.raw_mcp import LEGACY, META, MODERN, RawAnswer, RawMcp, send
@@ -403,6 +405,43 @@ def test_what_a_role_can_never_hold_is_no_challenge(caller: Caller) -> None:
 
 def test_a_right_is_decided_before_arguments_are_looked_at(caller: Caller) -> None:
     assert caller(ALICE, READS).call("orders_refund", {"nonsense": 1}).status == 403
+
+
+def refused_calls(server: ServerProcess) -> list[tuple[str, str]]:
+    """Give (code, detail) of every refused call on record, in any order."""
+    engine = create_engine(server.instance.database_url)
+    try:
+        with engine.connect() as connection:
+            wanted = text("SELECT code, detail FROM cs_audit WHERE event = 'call.refused'")
+            return [(code, detail) for code, detail in connection.execute(wanted)]
+    finally:
+        engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("orders_refund", {"confirmToken": 5}, "invalid_arguments"),
+        ("orders_refund", {"confirmation": ["CONFIRM"]}, "invalid_arguments"),
+        ("orders_refund", {"requestId": ""}, "invalid_arguments"),
+        ("orders_refund", {"requestId": "r" * 129}, "invalid_arguments"),
+        ("orders_refund", {"order_id": "x"}, "invalid_arguments"),
+        ("action_invoke", {"flowId": "orders.list", "more": 1}, "invalid_arguments"),
+        ("action_invoke", {"flowId": "nothing.here"}, "unknown_flow"),
+        ("action_confirm", {"tool": "nothing"}, "invalid_arguments"),
+        ("orders_drop\u202e" + "x" * 500, {}, "unknown_tool"),
+    ],
+)
+def test_c38_each_refusal_is_on_record_once_and_keeps_no_text_of_the_caller(
+    server: ServerProcess, caller: Caller, tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    before = refused_calls(server)
+    caller(version=LEGACY).call(tool, arguments)
+    added = list((Counter(refused_calls(server)) - Counter(before)).elements())
+
+    assert [code for code, _ in added] == [code]
+    stored = json.loads(added[0][1])["tool"]
+    assert stored == tool or (stored.isprintable() and len(stored) <= 48)
 
 
 # C39: the list

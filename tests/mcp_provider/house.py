@@ -122,6 +122,7 @@ class Door:
     calls: list[Call] = field(default_factory=list)
     held: list[tuple[str, str | None]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    refused: list[tuple[str, str, str | None]] = field(default_factory=list)  # (tool, code, flow id)
 
     def dispatch(self, _principal: Principal, call: Call) -> Envelope:
         self.calls.append(call)
@@ -134,6 +135,9 @@ class Door:
     def ask_status(self, _principal: Principal, confirmation_id: str) -> Envelope:
         self.asked.append(confirmation_id)
         return self._answer()
+
+    def note_refused(self, _principal: Principal, tool: str, code: str, flow: Flow | None = None) -> None:
+        self.refused.append((tool, code, flow.id if flow else None))
 
     def _answer(self) -> Envelope:
         if isinstance(self.answer, Exception):

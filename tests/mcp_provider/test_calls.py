@@ -83,6 +83,7 @@ def test_an_unknown_tool_is_invalid_params(house: House, name: str) -> None:
 
     assert (modern.status, modern.error["code"]) == (200, -32602)
     assert (legacy.status, legacy.error["code"]) == (200, -32602)
+    assert house.door.refused == [(name, "unknown_tool", None)] * 2
 
 
 @pytest.mark.parametrize("params", [None, {}, {"name": None}, {"name": 5}, {"name": ["orders_list"]}])
@@ -118,6 +119,7 @@ def test_reserved_arguments_of_a_wrong_type_reach_nobody(house: House, name: str
     assert result["content"][0]["text"] == f"{name} must be text."
     assert result["structuredContent"]["refusal"]["code"] == "invalid_arguments"
     assert house.door.calls == []
+    assert house.door.refused == [("orders_refund", "invalid_arguments", "orders.refund")]
 
 
 def test_a_call_that_waits_teaches_how_to_go_on(house: House) -> None:
@@ -223,6 +225,7 @@ def test_invalid_arguments_are_a_result_that_names_the_field(house: House, tool:
     assert answer.status == 200
     assert answer.result["isError"] is True
     assert answer.result["content"][0]["text"] == "limit must be a whole number."
+    assert house.door.refused == []  # the door has recorded it
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -258,6 +261,7 @@ def test_a_missing_client_capability_stops_before_the_door(house: House) -> None
         assert (modern.status, modern.error["code"], modern.json["id"]) == (400, -32021, 7)
         assert modern.error["data"]["requiredCapabilities"] == {"sampling": {}}
         assert (legacy.status, legacy.result["isError"]) == (200, True)
+        assert house.door.refused[-2:] == [(tool, "missing_client_capability", "summary.write")] * 2
     assert house.door.calls == []
 
 
@@ -350,6 +354,7 @@ def test_the_action_tools_say_what_they_take(house: House, tool: str, arguments:
     assert (result["isError"], result["content"][0]["text"]) == (True, sentence)
     assert result["structuredContent"]["status"] == "refused"
     assert house.door.calls == []
+    assert house.door.refused == [(tool, "invalid_arguments", None)]
 
 
 def test_an_unknown_flow_is_invalid_params(house: House) -> None:

@@ -403,3 +403,20 @@ def test_the_rule_of_a_call_is_raised_for_flows_that_the_house_doesnt_trust_to_p
     [row] = house.rows(select(confirmation))
     assert (asked.status, row["rule"]) == (Status.CONFIRMATION_REQUIRED, Rule.HUMAN)
     house.approve(asked.waiting.confirmation_id, by=person_named("alice"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "stored"),
+    [
+        ("orders_refund", "orders_refund"),
+        ("x" * 5000, "x" * 47 + "…"),
+        ("a\x00\x1b[31m\u202eb\nc", "a[31mb c"),
+        ("\ud800", ""),
+    ],
+)
+def test_what_a_surface_refuses_is_on_record_without_the_callers_text(house, tool, stored):
+    house.door.note_refused(agent(), tool, "unknown_tool")
+
+    [found] = house.rows(select(audit))
+    assert (found["event"], found["code"], found["operator_id"]) == ("call.refused", "unknown_tool", "op_alice")
+    assert orjson.loads(found["detail"]) == {"tool": stored}
