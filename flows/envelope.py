@@ -67,3 +67,4 @@ class Envelope:
     waiting: Waiting | None = None
     unconfirmed: bool = False  # rule `client`: "not confirmed by a person"
     replayed: bool = field(default=False)
+    tool: str | None = None  # whose next call runs what waits

@@ -1,6 +1,7 @@
 """`tools/call`: which flow a tool's call means, what is taken out of its arguments, and what the door made of it."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mcp_types.jsonrpc import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -65,7 +66,8 @@ class Calls:
         _stop_at_missing_scope(envelope)
         if flow is not None and flow.only_reads:
             return read_result(envelope)
-        return write_result(envelope, _tool_to_repeat(name, arguments))
+        # action_confirm runs nothing: the flow's own tool does.
+        return write_result(envelope, (envelope.tool or name) if name == CONFIRM else name)
 
     def _own_tool(self, principal: Principal, terms: Terms, flow: Flow, name: str, arguments: Args) -> Envelope:
         reserved: dict[str, Any] = {}
@@ -77,7 +79,8 @@ class Calls:
     def _invoke(self, principal: Principal, terms: Terms, arguments: Args) -> Envelope:
         reserved, rest = _split(arguments)
         if not rest and "confirm_token" in reserved and "request_id" not in reserved:
-            return self._door.invoke_held(principal, reserved["confirm_token"], reserved.get("confirmation"))
+            stop = partial(self._capability_refusal, principal, terms, INVOKE)
+            return self._door.invoke_held(principal, reserved["confirm_token"], reserved.get("confirmation"), stop=stop)
         _only(rest, ("flowId", "args"), INVOKE)
         call = Call(_text(rest, "flowId"), _object(rest, "args"), tool=INVOKE, **reserved)
         flow = self._registry.find(call.flow_id)
@@ -114,11 +117,6 @@ def _stop_at_missing_scope(envelope: Envelope) -> None:
     refusal = envelope.refusal
     if refusal is not None and refusal.missing_scopes and refusal.grantable:
         raise ScopeMissing(refusal)
-
-
-def _tool_to_repeat(name: str, arguments: Args) -> str:
-    """Name the tool whose next call runs what was confirmed; a bare confirmation id doesn't tell it."""
-    return str(arguments.get("tool", "the same tool")) if name == CONFIRM else name
 
 
 def _split(arguments: Args) -> tuple[dict[str, Any], Args]:

@@ -33,6 +33,7 @@ from policy.stored import State
 from policy.words import SentenceUnfilled, plain, sentence
 
 P = ParamSpec("P")
+Stop = Callable[[Flow], Envelope | None]
 
 LONGEST_REQUEST_ID = 128
 SPENT_BY_ANOTHER = ("confirmation_spent", "confirmation_expired")
@@ -126,13 +127,18 @@ class Door:
         return self._read(principal, call, flow, arguments)
 
     @_answered_when_busy
-    def invoke_held(self, principal: Principal, token: str, phrase: str | None) -> Envelope:
-        """Run exactly the call that a token was given for, so that long arguments are written once."""
+    def invoke_held(self, principal: Principal, token: str, phrase: str | None, *, stop: Stop) -> Envelope:
+        """Run exactly the call that a token was given for, so that long arguments are written once.
+
+        `stop` may refuse the flow that this turns out to be, since the surface couldn't judge it before.
+        """
         call = Call("", {}, token, phrase, tool="action_invoke")
         held = self._confirmations.call_of(principal, token, phrase)
         if isinstance(held, Refusal):
             return self._refused(principal, call, None, held)
-        return self.dispatch(principal, replace(call, flow_id=held.flow_id, arguments=held.arguments))
+        flow = self._registry.find(held.flow_id)
+        stopped = stop(flow) if flow else None
+        return stopped or self.dispatch(principal, replace(call, flow_id=held.flow_id, arguments=held.arguments))
 
     @_answered_when_busy
     def ask_status(self, principal: Principal, confirmation_id: str) -> Envelope:
@@ -304,7 +310,7 @@ class Door:
         status = Status.CONFIRMATION_APPROVED if asked.state is State.APPROVED else if_pending
         confirmation_id = asked.waiting.confirmation_id
         self._note(principal, call, flow, event="call.waiting", code=status.value, confirmation_id=confirmation_id)
-        return Envelope(status, waiting=asked.waiting, unconfirmed=asked.unconfirmed)
+        return Envelope(status, waiting=asked.waiting, unconfirmed=asked.unconfirmed, tool=flow.tool_name)
 
     def _ended(self, principal: Principal, call: Call, flow: Flow, refusal: Refusal) -> Envelope:
         """Answer the question how an ended confirmation stands: by the outcome of its run, if it had one."""

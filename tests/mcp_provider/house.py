@@ -22,7 +22,7 @@ from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, Params, Result, flow
 from flows.registry import Registry
 from mcp_provider.routes import mcp_routes
-from policy.dispatch import Call
+from policy.dispatch import Call, Stop
 from policy.principal import Principal
 from policy.scopes import Scopes
 from tests.support.raw_mcp import RawAnswer
@@ -121,6 +121,7 @@ class Door:
     )
     calls: list[Call] = field(default_factory=list)
     held: list[tuple[str, str | None]] = field(default_factory=list)
+    held_flow: Flow = orders_refund
     asked: list[str] = field(default_factory=list)
     refused: list[tuple[str, str, str | None]] = field(default_factory=list)  # (tool, code, flow id)
 
@@ -128,9 +129,9 @@ class Door:
         self.calls.append(call)
         return self._answer()
 
-    def invoke_held(self, _principal: Principal, token: str, phrase: str | None) -> Envelope:
+    def invoke_held(self, _principal: Principal, token: str, phrase: str | None, *, stop: Stop) -> Envelope:
         self.held.append((token, phrase))
-        return self._answer()
+        return stop(self.held_flow) or self._answer()
 
     def ask_status(self, _principal: Principal, confirmation_id: str) -> Envelope:
         self.asked.append(confirmation_id)

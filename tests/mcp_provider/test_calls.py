@@ -12,7 +12,7 @@ from core.errors import AppError
 from flows.arguments import InvalidArguments
 from flows.envelope import Envelope, Refusal, Status, Waiting
 from flows.registry import UnknownFlow
-from tests.mcp_provider.house import LEGACY, LEGACY_VERSIONS, MODERN, House
+from tests.mcp_provider.house import LEGACY, LEGACY_VERSIONS, MODERN, House, summary_write
 from tests.support.raw_mcp import RawAnswer
 
 EVERY_VERSION = (*LEGACY_VERSIONS, MODERN)
@@ -263,6 +263,31 @@ def test_a_missing_client_capability_stops_before_the_door(house: House) -> None
         assert (legacy.status, legacy.result["isError"]) == (200, True)
         assert house.door.refused[-2:] == [(tool, "missing_client_capability", "summary.write")] * 2
     assert house.door.calls == []
+
+
+def test_a_held_call_needs_the_client_capabilities_of_its_flow(house: House) -> None:
+    house.door.held_flow = summary_write
+    spending = {"confirmToken": "cs_ct_x", "confirmation": "CONFIRM"}
+
+    modern, legacy = (call(house, "action_invoke", spending, version) for version in (MODERN, LEGACY))
+    able = call(house, "action_invoke", spending, clientCapabilities={"sampling": {}})
+
+    assert (modern.status, modern.error["code"]) == (400, -32021)
+    assert legacy.result["structuredContent"]["refusal"]["code"] == "missing_client_capability"
+    assert house.door.refused == [("action_invoke", "missing_client_capability", "summary.write")] * 2
+    assert able.result["structuredContent"]["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"confirmationId": "cf_1"}, {"tool": "orders_refund", "args": {"order_id": 7}, "reason": "late"}]
+)
+@pytest.mark.parametrize("status", [Status.CONFIRMATION_PENDING, Status.CONFIRMATION_APPROVED])
+def test_action_confirm_names_the_tool_that_runs_the_call(house: House, status: Status, arguments: Any) -> None:
+    house.door.answer = Envelope(status, waiting=WAITING, tool="orders_refund")
+
+    text = call(house, "action_confirm", arguments).result["content"][0]["text"]
+
+    assert " call orders_refund again with the same arguments" in text
 
 
 def test_a_declared_client_capability_is_enough(house: House) -> None:

@@ -185,6 +185,10 @@ class House:
         arguments = call.pop("args", {} if flow_id == "orders.list" else {"order_id": "1042"})
         return self.door.dispatch(principal or agent(), Call(flow_id, arguments, **call))
 
+    def invoke_held(self, principal: Principal, token: str, phrase: str) -> Envelope:
+        """Run a held call on a surface that stops none."""
+        return self.door.invoke_held(principal, token, phrase, stop=lambda _flow: None)
+
     def confirmed(self, **call: Any) -> dict[str, Any]:
         """Ask for a call, let alice approve it, and give what its next call carries."""
         waiting = self.call(**call).waiting

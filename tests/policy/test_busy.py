@@ -13,7 +13,7 @@ def test_a_busy_database_is_a_refusal_and_nothing_ran(house):
     with house.database.write():
         answers = [house.call(), house.call(**token), house.call(confirmation="CONFIRM")]
         answers.append(house.door.ask_status(agent(), "cf_" + "0" * 32))
-        answers.append(house.door.invoke_held(agent(), token["confirm_token"], "CONFIRM"))
+        answers.append(house.invoke_held(agent(), token["confirm_token"], "CONFIRM"))
 
     assert [answer.refusal.code for answer in answers] == ["unavailable"] * 5
     assert SHOP.refunds == []

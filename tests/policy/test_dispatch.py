@@ -110,10 +110,10 @@ def test_a_read_needs_no_confirmation_and_asking_for_one_runs_nothing(house):
 def test_a_token_alone_runs_exactly_the_confirmed_call(house):
     token = house.confirmed(args={"order_id": "7", "amount": 3})["confirm_token"]
 
-    wrong = house.door.invoke_held(agent(), token, "yes")
-    foreign = house.door.invoke_held(agent("bob"), token, "CONFIRM")
-    done = house.door.invoke_held(agent(), token, "CONFIRM")
-    again = house.door.invoke_held(agent(), token, "CONFIRM")
+    wrong = house.invoke_held(agent(), token, "yes")
+    foreign = house.invoke_held(agent("bob"), token, "CONFIRM")
+    done = house.invoke_held(agent(), token, "CONFIRM")
+    again = house.invoke_held(agent(), token, "CONFIRM")
 
     assert [code(answer) for answer in (wrong, foreign, done, again)] == [
         "confirmation_phrase", "confirmation_mismatch", None, "confirmation_spent",
@@ -125,7 +125,7 @@ def test_a_token_alone_is_bound_to_the_scopes_of_its_tool(house):
     token = house.confirmed()["confirm_token"]
     narrowed = agent(scopes=frozenset({"mcp:action:invoke"}))
 
-    assert code(house.door.invoke_held(narrowed, token, "CONFIRM")) == "insufficient_scope"
+    assert code(house.invoke_held(narrowed, token, "CONFIRM")) == "insufficient_scope"
     assert code(house.door.ask_status(narrowed, house.call().waiting.confirmation_id)) == "insufficient_scope"
     assert SHOP.refunds == []
 
@@ -147,7 +147,7 @@ def test_a_flow_that_changed_doesnt_run_under_an_old_approval(house):
     del house.door
 
     assert code(house.call(**token)) == "confirmation_mismatch"
-    assert code(house.door.invoke_held(agent(), token["confirm_token"], "CONFIRM")) == "confirmation_expired"
+    assert code(house.invoke_held(agent(), token["confirm_token"], "CONFIRM")) == "confirmation_expired"
     assert SHOP.refunds == []
 
 
@@ -241,6 +241,16 @@ def test_who_may_not_call_a_flow_learns_nothing_of_its_arguments(house):
     assert code(answer) == "insufficient_scope"
 
 
+def test_a_surface_stops_a_held_call_once_it_knows_the_flow_and_nothing_is_spent(house):
+    token = house.confirmed()["confirm_token"]
+    stopped, seen = Envelope(Status.REFUSED), []
+
+    answer = house.door.invoke_held(agent(), token, "CONFIRM", stop=lambda flow: seen.append(flow.id) or stopped)
+
+    assert (answer, seen, SHOP.refunds) == (stopped, ["orders.refund"], [])
+    assert house.invoke_held(agent(), token, "CONFIRM").status is Status.DONE
+
+
 def test_asking_how_it_stands_follows_it_to_its_outcome(house):
     waiting = house.call().waiting
     token = {"confirm_token": waiting.confirm_token, "confirmation": "CONFIRM"}
@@ -253,6 +263,7 @@ def test_asking_how_it_stands_follows_it_to_its_outcome(house):
     foreign = house.door.ask_status(agent("bob"), waiting.confirmation_id)
 
     assert [pending.status, approved.status] == [Status.CONFIRMATION_PENDING, Status.CONFIRMATION_APPROVED]
+    assert [pending.tool, approved.tool] == ["orders_refund", "orders_refund"]
     assert (told.status, told.run_id) == (Status.DONE, done.run_id)
     assert code(foreign) == "confirmation_mismatch"
 
