@@ -4,8 +4,8 @@ Imported by policy/dispatch.py only.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,13 +15,14 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from core.clock import Clock, to_us
-from core.db import Database, is_busy
+from core.db import Database, is_busy, is_serialization_failure
 from core.errors import AppError, Conflict, Unavailable
 from core.ids import Ids
 from core.settings import Settings
 from flows.arguments import Arguments, stored
 from flows.behind import TraceWriter
 from flows.caller import Caller
+from flows.effects import Verb
 from flows.envelope import Status
 from flows.guard import Limits, UndeclaredEffect, UnseenSql, install_guard
 from flows.inert import ResultTooLarge, inert
@@ -66,6 +67,7 @@ class Ran:
 
 
 Spend = Callable[[Connection], None]
+Recheck = Callable[[World], None]
 Record = Callable[[Connection, Ran], None]
 RecordReaped = Callable[[Connection, RunRecord], None]
 
@@ -124,7 +126,7 @@ class Engine:
         self._at = at
         self._retries = Retries(clock, pause)
         self._runs = Runs(database, settings.lifetimes.request_key)
-        self._limits: dict[str, tuple[Flow, Limits]] = {}
+        self._limits: dict[tuple[str, bool], tuple[Flow, Limits]] = {}
         install_guard(database.writing)
         install_guard(database.reading)
 
@@ -148,21 +150,16 @@ class Engine:
         if flow.facts is None:
             return {}
         with closing(self._reading_world(flow, caller)) as world:
-            try:
-                return flow.facts(arguments.params, world)
-            except Exception as error:
-                if isinstance(error, FlowError) and _is_said(error, flow):
-                    raise
-                log.exception("the facts of %s could not be read", flow.id)
-                raise FactsFailed(detail=type(error).__name__) from None
+            return facts_in(world, flow, arguments)
 
     # Writes
 
-    def write(self, admitted: Admitted, *, spend: Spend, respend: Spend, record: Record) -> Ran:
+    def write(self, admitted: Admitted, *, spend: Spend, recheck: Recheck, respend: Spend, record: Record) -> Ran:
         """Accept, work and end one confirmed call.
 
-        `spend` pays in the run's transaction; when it refuses, the run is `refused` and nothing was paid. `respend`
-        pays again after the rollback of a flow that failed; `record` writes the audit event with every end.
+        `spend` pays in the run's transaction and `recheck` looks there, through a world that can only read, whether
+        the call still is what was confirmed; when one of them refuses, the run is `refused` and nothing was paid.
+        `respend` pays again after the rollback of a flow that failed; `record` writes the audit event with every end.
         """
         try:
             earlier = self._accept(admitted)
@@ -175,7 +172,7 @@ class Engine:
         if earlier is not None:
             return earlier
         self._at("accepted")
-        ran = self._worked(admitted, spend, record)
+        ran = self._worked(admitted, spend, recheck, record)
         if ran.status is not Status.DONE:
             return self._end(admitted, ran, respend, record)
         self._outbox.wake()
@@ -211,11 +208,11 @@ class Engine:
             held = self._runs.accept(connection, row, admitted.arguments.digest)
         return None if held is None else _kept(held, admitted.arguments.digest)
 
-    def _worked(self, admitted: Admitted, spend: Spend, record: Record) -> Ran:
+    def _worked(self, admitted: Admitted, spend: Spend, recheck: Recheck, record: Record) -> Ran:
         """Work until it is done, failed or refused."""
         try:
             return self._retries.until_done(
-                admitted.flow.id, self._settings.write_deadline, lambda: self._work(admitted, spend, record)
+                admitted.flow.id, self._settings.write_deadline, lambda: self._work(admitted, spend, recheck, record)
             )
         except _NotSpent as error:
             return _refused(admitted.run_id, error.refusal)
@@ -226,16 +223,18 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - whatever a flow raises ends its run, and is said
             return self._failed(admitted, error)
 
-    def _work(self, admitted: Admitted, spend: Spend, record: Record) -> Ran:
+    def _work(self, admitted: Admitted, spend: Spend, recheck: Recheck, record: Record) -> Ran:
         """Do the whole work in one transaction; every error rolls all of it back."""
         with self._database.work() as connection:
             self._at("begun")
-            _pay(connection, spend)
+            with _refusable():
+                spend(connection)
             self._at("spent")
             # SQLite may have waited for its lock: the flow's time starts here.
             deadline = self._clock.now() + self._settings.write_deadline
-            world = self._world(admitted.flow, admitted.caller, lambda: nullcontext(connection), deadline)
-            with closing(world):
+            with _refusable(), closing(self._working_world(admitted, connection, deadline, only_reads=True)) as looking:
+                recheck(looking)
+            with closing(self._working_world(admitted, connection, deadline)) as world:
                 ran = Ran(admitted.run_id, Status.DONE, self._result_of(admitted, world), None, None)
             self._at("ran")
             for message in world.messages:
@@ -296,21 +295,30 @@ class Engine:
         return Ran(admitted.run_id, Status.FAILED, None, AppError.code, AppError.public)
 
     def _reading_world(self, flow: Flow, caller: Caller) -> World:
-        return self._world(flow, caller, self._database.snapshot, None)
+        return self._world(self._limits_of(flow), caller, self._database.snapshot, None)
+
+    def _working_world(
+        self, admitted: Admitted, connection: Connection, deadline: datetime, *, only_reads: bool = False
+    ) -> World:
+        limits = self._limits_of(admitted.flow, only_reads=only_reads)
+        return self._world(limits, admitted.caller, lambda: nullcontext(connection), deadline)
 
     def _world(
         self,
-        flow: Flow,
+        limits: Limits,
         caller: Caller,
         connect: Callable[[], AbstractContextManager[Connection]],
         deadline: datetime | None,
     ) -> World:
-        known = self._limits.get(flow.id)
+        return World(limits=limits, caller=caller, clock=self._clock, ids=self._ids, connect=connect, deadline=deadline)
+
+    def _limits_of(self, flow: Flow, *, only_reads: bool = False) -> Limits:
+        """Give what the flow may touch, made once; `only_reads`: the same tables, to read."""
+        known = self._limits.get((flow.id, only_reads))
         if known is None or known[0] is not flow:
-            known = self._limits[flow.id] = (flow, Limits(flow.id, flow.effects))
-        return World(
-            limits=known[1], caller=caller, clock=self._clock, ids=self._ids, connect=connect, deadline=deadline
-        )
+            effects = tuple(replace(effect, verb=Verb.READ) for effect in flow.effects) if only_reads else flow.effects
+            known = self._limits[flow.id, only_reads] = (flow, Limits(flow.id, effects))
+        return known[1]
 
     def _row(self, admitted: Admitted, kind: str, started_at: datetime) -> dict[str, Any]:
         caller, flow = admitted.caller, admitted.flow
@@ -337,6 +345,19 @@ class Engine:
         }
 
 
+def facts_in(world: World, flow: Flow, arguments: Arguments) -> Mapping[str, object]:
+    """Read what the flow's `asks` sentence is filled with; raises as `Engine.facts`, or what another try could mend."""
+    if flow.facts is None:
+        return {}
+    try:
+        return flow.facts(arguments.params, world)
+    except Exception as error:
+        if (isinstance(error, FlowError) and _is_said(error, flow)) or is_serialization_failure(error):
+            raise
+        log.exception("the facts of %s could not be read", flow.id)
+        raise FactsFailed(detail=type(error).__name__) from None
+
+
 def _is_said(error: FlowError, flow: Flow) -> bool:
     """Tell whether an error's words are for the agent: the flow declared them, or they are ours."""
     return isinstance(error, (*flow.errors, *OUR_FAILURES))
@@ -358,9 +379,11 @@ def _as_it_stands(run: RunRecord) -> Ran:
     return Ran(run.id, Status(run.status), result, run.code, run.message)
 
 
-def _pay(connection: Connection, spend: Spend) -> None:
+@contextmanager
+def _refusable() -> Iterator[None]:
+    """Let what is done before the flow refuse the run."""
     try:
-        spend(connection)
+        yield
     except AppError as refusal:
         raise _NotSpent(refusal) from None
 

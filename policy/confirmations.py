@@ -82,7 +82,7 @@ class Confirmations:
         caller = principal.caller
         with self._database.write() as connection:
             stored.one_at_a_time(connection, caller.grant_id)
-            found = self._join(connection, caller, flow, arguments.digest, rule)
+            found = self._join(connection, caller, flow, arguments.digest, rule=rule, summary=summary)
             if found is None:
                 found = self._open(connection, caller, flow, arguments, summary=summary, reason=reason, rule=rule)
             if isinstance(found, Refusal):
@@ -169,6 +169,10 @@ class Confirmations:
         """
         stored.mark_spent(connection, asked.waiting.confirmation_id, run_id, self._now())
 
+    def withdraw(self, connection: Connection, asked: Asked) -> None:
+        """End an approval that no longer fits what the call would do, so that the next call asks anew."""
+        stored.withdraw(connection, asked.waiting.confirmation_id, State.APPROVED)
+
     # What a person does
 
     def decide(
@@ -218,10 +222,14 @@ class Confirmations:
     # Parts of these
 
     def _join(
-        self, connection: Connection, caller: Caller, flow: Flow, digest: str, rule: Rule
+        self, connection: Connection, caller: Caller, flow: Flow, digest: str, *, rule: Rule, summary: str
     ) -> Stored | Refusal | None:
         stored.end_overdue_of(connection, caller.grant_id, self._now())
-        found = stored.find_open(connection, stored.open_key(caller, flow, digest, rule))
+        key = stored.open_key(caller, flow, digest, rule)
+        found = stored.find_open(connection, key)
+        if found is not None and found.state == State.PENDING and found.summary != summary:
+            stored.withdraw(connection, found.id, State.PENDING)  # nobody approves what isn't so any more
+            found = stored.find_open(connection, key)  # one that was approved at this very moment
         if found is not None:
             return found
         since = to_us(self._clock.now() - DENIED_FOR)

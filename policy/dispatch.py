@@ -16,18 +16,20 @@ from core.logs import reference
 from core.settings import Settings
 from flows.arguments import Arguments, InvalidArguments, parse_arguments
 from flows.behind import TraceWriter
-from flows.engine import Admitted, Engine, Ran, RequestIdConflict
+from flows.engine import Admitted, Engine, Ran, RequestIdConflict, facts_in
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
 from flows.registry import LONGEST_TOOL_NAME, Registry, UnknownFlow
 from flows.trace import RunRecord
+from flows.world import World
 from policy import refusals
 from policy.audit import Audit
 from policy.confirmations import Asked, Confirmations
 from policy.decide import decide
 from policy.decision import Denied, NeedsConfirmation
 from policy.principal import Principal
+from policy.refusals import ConfirmationChanged
 from policy.scopes import Scopes
 from policy.stored import State
 from policy.words import SentenceUnfilled, plain, sentence
@@ -250,6 +252,7 @@ class Door:
         ran = self._engine.write(
             admitted,
             spend=lambda connection: self._confirmations.spend(connection, asked, run_id),
+            recheck=lambda world: _recheck(write, asked, world),
             respend=lambda connection: self._confirmations.respend(connection, asked, run_id),
             record=lambda connection, ran: self._record(connection, write, asked, ran),
         )
@@ -261,9 +264,13 @@ class Door:
             # It lost a race for its confirmation: answered as if it had come after the one that won.
             stands = self._present(write)
             return _refusing(stands if isinstance(stands, Refusal) else _refusal(ran))
+        if _is_outdated(ran):
+            return _refusing(replace(_refusal(ran), confirm_via=refusals.VIA, run_id=ran.run_id))
         return replace(_outcome(ran), unconfirmed=asked.unconfirmed)
 
     def _record(self, connection: Connection, write: Write, asked: Asked, ran: Ran) -> None:
+        if _is_outdated(ran):
+            self._confirmations.withdraw(connection, asked)
         row = self._audit.row(
             f"call.{ran.status}",
             caller=write.principal.caller,
@@ -332,6 +339,20 @@ class Door:
         row = self._audit.row(event, caller=principal.caller, flow_id=flow_id, detail={"tool": call.tool}, **fields)
         with self._database.write() as connection:
             self._audit.write(connection, row)
+
+
+def _recheck(write: Write, asked: Asked, world: World) -> None:
+    """Raise ConfirmationChanged unless the call would still do what the approved sentence says (design D4)."""
+    try:
+        summary = sentence(write.flow, write.arguments.params, facts_in(world, write.flow, write.arguments))
+    except (FlowError, SentenceUnfilled) as error:
+        raise ConfirmationChanged(detail=error.code) from None
+    if summary != asked.waiting.summary:
+        raise ConfirmationChanged
+
+
+def _is_outdated(ran: Ran) -> bool:
+    return ran.status is Status.REFUSED and ran.code == ConfirmationChanged.code
 
 
 def _outcome(ran: Ran) -> Envelope:

@@ -41,6 +41,16 @@ class ConfirmationSpent(Conflict):
     public = "This confirmation was used by another run."
 
 
+class ConfirmationChanged(Conflict):
+    """The call would do something else by now than the sentence that was approved says."""
+
+    code = "confirmation_changed"
+    public = (
+        f"{SENTENCE}: what was approved would do something else by now. "
+        "Nothing was changed. Call without confirmToken to ask again."
+    )
+
+
 def missing() -> Refusal:
     """The phrase came without a token."""
     return _refusal("missing", "the phrase is there, the confirmToken isn't.")

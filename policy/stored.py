@@ -217,6 +217,12 @@ def mark_expired(connection: Connection, confirmation_id: str, now: int) -> None
     connection.execute(_expire(confirmation.c.id == confirmation_id, now))
 
 
+def withdraw(connection: Connection, confirmation_id: str, state: State) -> None:
+    """Move one confirmation to expired before its time if it still stands so."""
+    stands = and_(confirmation.c.id == confirmation_id, confirmation.c.state == state)
+    connection.execute(update(confirmation).where(stands).values(state=State.EXPIRED, **ENDED))
+
+
 def end_overdue_of(connection: Connection, grant_id: str, now: int) -> None:
     """Move what this grant has open beyond its time to expired, which frees its calls to be asked for again."""
     connection.execute(_expire(confirmation.c.grant_id == grant_id, now))

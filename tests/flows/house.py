@@ -222,7 +222,13 @@ class House:
         def record(connection: Connection, ran: Ran) -> None:
             connection.execute(audit.insert(), self.audit_row(ran.run_id, ran.status))
 
-        given: dict[str, Any] = {"spend": spend, "respend": spend, "record": record, **other}
+        given: dict[str, Any] = {
+            "spend": spend,
+            "recheck": lambda _world: None,
+            "respend": spend,
+            "record": record,
+            **other,
+        }
         return self.engine.write(admitted, **given)
 
     def spend(self, connection: Connection, admitted: Admitted) -> None:

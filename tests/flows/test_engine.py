@@ -288,6 +288,25 @@ def test_facts_are_read_on_the_server_and_their_failures_are_said_or_hidden(hous
     assert house.counter() == 0
 
 
+def test_a_run_is_looked_at_again_in_its_own_transaction_without_steps_and_without_writing(house: House) -> None:
+    seen: list[Any] = []
+
+    def look(world: World) -> None:
+        seen.append(get_counter.function(Nothing(), world).value)
+
+    def change(world: World) -> None:
+        world.session.execute(update(Counter).values(value=9))
+
+    ran = house.write_admitted(house.admit(add, confirmation_id=house.confirm()), recheck=look)
+    assert (ran.status, seen, house.counter()) == (Status.DONE, [0], 1)
+    assert [step.detail for step in house.run(ran.run_id).steps if step.verb == "read"] == ["1 statement"]
+
+    confirmation_id = house.confirm()
+    ran = house.write_admitted(house.admit(add, confirmation_id=confirmation_id), recheck=change)
+    assert (ran.status, ran.code, house.counter()) == (Status.REFUSED, "undeclared_effect", 1)
+    assert house.confirmation_state(confirmation_id) == "approved"
+
+
 def test_a_read_flow_can_not_write(house: House) -> None:
     @flow(id="counter.sly", title="Sly", effects=[reads("counter", Counter)])
     def sly(_params: Nothing, world: World) -> Value:

@@ -85,6 +85,7 @@ class Shop:
     def __init__(self) -> None:
         self.refunds: list[str] = []
         self.refunded: set[str] = set()
+        self.currency = "EUR"
         self.fails: Exception | None = None
         self.during: Callable[[], None] = lambda: None
 
@@ -95,7 +96,7 @@ SHOP = Shop()
 def refund_facts(params: Refund, world: Any) -> Mapping[str, object]:
     if params.order_id in SHOP.refunded:
         raise AlreadyRefunded
-    return {"amount": f"{params.amount / 100:.2f} EUR"}
+    return {"amount": f"{params.amount / 100:.2f} {SHOP.currency}"}
 
 
 @flow(

@@ -47,7 +47,7 @@ def test_a_question_hands_out_an_inert_token_and_what_its_person_needs(house):
 
 
 def test_the_same_call_joins_the_open_question_and_gets_a_token_of_its_own(house):
-    first, second = house.ask(), house.ask(summary="something else", reason="another")
+    first, second = house.ask(), house.ask(reason="another")
 
     assert first.waiting.confirmation_id == second.waiting.confirmation_id
     assert first.waiting.confirm_token != second.waiting.confirm_token

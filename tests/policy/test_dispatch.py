@@ -431,3 +431,42 @@ def test_what_a_surface_refuses_is_on_record_without_the_callers_text(house, too
     [found] = house.rows(select(audit))
     assert (found["event"], found["code"], found["operator_id"]) == ("call.refused", "unknown_tool", "op_alice")
     assert orjson.loads(found["detail"]) == {"tool": stored}
+
+
+@pytest.mark.parametrize("ending", ["another sentence", "facts that fail"])
+def test_what_was_approved_and_would_do_something_else_by_now_runs_nothing_and_is_asked_anew(house, ending):
+    approved = house.confirmed(request_id="wish")
+    if ending == "another sentence":
+        SHOP.currency = "USD"
+    else:
+        SHOP.refunded.add("1042")
+
+    answer = house.call(**approved, request_id="wish")
+
+    assert (answer.status, code(answer), SHOP.refunds) == (Status.REFUSED, "confirmation_changed", [])
+    assert SENTENCE in answer.refusal.message
+    assert answer.refusal.confirm_via == "action_confirm"
+    [ended] = house.rows(select(confirmation))
+    assert (ended["state"], ended["open_key"], ended["arguments"], ended["used_at"]) == ("expired", None, None, None)
+    assert [row["status"] for row in house.rows(select(run))] == ["refused"]
+    assert ("call.refused", "confirmation_changed") in events(house)
+
+    SHOP.refunded.clear()
+    again = house.confirmed(request_id="wish")
+    assert house.call(**again, request_id="wish").status is Status.DONE
+    assert SHOP.refunds == ["1042"]
+
+
+def test_a_question_that_says_what_is_not_so_any_more_is_replaced(house):
+    first = house.call().waiting
+    SHOP.currency = "USD"
+
+    second = house.call().waiting
+
+    assert (first.summary, second.summary) == (
+        'Refund 45.00 EUR of order "1042"',
+        'Refund 45.00 USD of order "1042"',
+    )
+    states = {row["id"]: row["state"] for row in house.rows(select(confirmation))}
+    assert states == {first.confirmation_id: "expired", second.confirmation_id: "pending"}
+    assert house.call().waiting.confirmation_id == second.confirmation_id
