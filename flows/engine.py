@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from core.clock import Clock, to_us
 from core.db import Database, is_busy, is_serialization_failure
@@ -258,9 +258,11 @@ class Engine:
                 else:
                     _pay_again(connection, respend)
                 record(connection, ran)
-        except DBAPIError:
-            # Nothing was changed; the reaper will write `interrupted`.
+        except SQLAlchemyError:
+            # Whether the work was undone isn't known here: an answer to its COMMIT may be what was lost. The row tells,
+            # or the reaper will.
             log.exception("the end of run %s (%s) could not be written", admitted.run_id, ran.code)
+            return Ran(admitted.run_id, Status.RUNNING, None, None, None)
         return ran
 
     def _ended(self, connection: Connection, admitted: Admitted, ran: Ran) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pytest
 from sqlalchemy import Connection, text, update
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from core.clock import SystemClock
 from core.errors import AppError
@@ -354,7 +355,7 @@ def test_points_are_passed_in_order(database_url: str, tmp_path: Path, clock: Se
 
 
 def test_a_failed_end_that_can_not_be_written_is_left_to_the_reaper(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: House, clock: SetClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(connection: Connection, _ran: object) -> None:
         connection.execute(text("SELECT * FROM no_such_table"))
@@ -362,9 +363,39 @@ def test_a_failed_end_that_can_not_be_written_is_left_to_the_reaper(
     admitted = house.admit(add, {"by": 101}, confirmation_id=house.confirm(), request_id="wish")
     ran = house.write_admitted(admitted, record=broken)
 
-    assert (ran.status, ran.code) == (Status.FAILED, "too_much")
+    assert (ran.run_id, ran.status, ran.code) == (admitted.run_id, Status.RUNNING, None)
     assert house.run(admitted.run_id).status == "running"
     assert "could not be written" in caplog.text
+
+    clock.forward(seconds=60)
+    assert house.engine.reap(house.record_reaped) == 1
+    assert house.run(admitted.run_id).status == "interrupted"
+    assert house.confirmation_state(admitted.confirmation_id or "") == "approved"
+
+
+def test_a_commit_whose_answer_is_lost_is_not_called_failed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = house.database.writing.dialect.do_commit
+    lost: list[int] = []
+
+    def lose(connection: Any) -> None:
+        commit(connection)
+        if lost:
+            lost.pop()
+            raise house.database.writing.dialect.loaded_dbapi.OperationalError("the answer is lost")
+
+    def fail(*_given: Any) -> None:
+        raise PoolTimeout
+
+    def recorded(connection: Connection, ran: Ran) -> None:
+        lost.append(1)
+        monkeypatch.setattr(house.engine._runs, "get", fail)
+
+    monkeypatch.setattr(house.database.writing.dialect, "do_commit", lose)
+    ran = house.write_admitted(house.admit(add, confirmation_id=house.confirm()), record=recorded)
+
+    assert (ran.status, house.counter()) == (Status.RUNNING, 1)
+    monkeypatch.undo()
+    assert house.run(ran.run_id).status == "done"
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
