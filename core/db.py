@@ -6,6 +6,7 @@ READ COMMITTED, and `work` asks for REPEATABLE READ. Reading: autocommit on a co
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from flask import Flask
@@ -18,6 +19,7 @@ from core.settings import Settings
 READING = "reading"
 THREADS = 16  # gunicorn.conf.py: a worker's threads; each may hold one connection of each engine
 BUSY_MS = 10_000
+LONGEST_READ_MS = 50_000  # a statement's
 
 db = SQLAlchemy()  # holds the metadata and the models; its session is never used on the call path
 
@@ -25,10 +27,13 @@ db = SQLAlchemy()  # holds the metadata and the models; its session is never use
 class Database:
     """Opens connections for one purpose each; nothing else in the product opens one."""
 
-    def __init__(self, writing: Engine, reading: Engine) -> None:
+    def __init__(self, writing: Engine, reading: Engine, *, work_deadline: timedelta) -> None:
         self.writing = writing
         self.reading = reading
         self.is_sqlite = writing.dialect.name == "sqlite"
+        milliseconds = work_deadline // timedelta(milliseconds=1)
+        # A lock's limit comes first, so that who waits in vain is told to come again and keeps what was confirmed.
+        self._limit_work = f"SET LOCAL lock_timeout = {milliseconds // 2}; SET LOCAL statement_timeout = {milliseconds}"
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -38,9 +43,11 @@ class Database:
 
     @contextmanager
     def work(self) -> Iterator[Connection]:
-        """Give the transaction in which a flow works: as `write`, but REPEATABLE READ on PostgreSQL."""
+        """Give the transaction in which a flow works: as `write`, but on PostgreSQL REPEATABLE READ and with limits."""
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         with self.writing.connect().execution_options(**options) as connection, connection.begin():
+            if not self.is_sqlite:
+                connection.exec_driver_sql(self._limit_work)
             yield connection
 
     @contextmanager
@@ -76,7 +83,7 @@ def open_database(app: Flask, settings: Settings) -> Database:
     }
     db.init_app(app)
     with app.app_context():
-        database = Database(db.engines[None], db.engines[READING])
+        database = Database(db.engines[None], db.engines[READING], work_deadline=settings.write_deadline)
     if database.is_sqlite:
         event.listen(database.writing, "connect", _sqlite_writing)
         event.listen(database.writing, "begin", _begin_immediate)
@@ -92,8 +99,15 @@ def is_serialization_failure(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Tell whether SQLite's only writer lock could not be had in time."""
-    return isinstance(error, OperationalError) and "database is locked" in str(error.orig)
+    """Tell whether a lock could not be had in time: SQLite's only one, or a row's on PostgreSQL (55P03)."""
+    if not isinstance(error, OperationalError):
+        return False
+    return "database is locked" in str(error.orig) or getattr(error.orig, "sqlstate", None) == "55P03"
+
+
+def is_out_of_time(error: BaseException) -> bool:
+    """Tell whether PostgreSQL stopped a statement that took too long (57014)."""
+    return isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) == "57014"
 
 
 def _options(url: str) -> dict[str, Any]:
@@ -118,6 +132,7 @@ def _sqlite_reading(connection: Any, _record: object) -> None:
 
 def _postgresql_reading(connection: Any, _record: object) -> None:
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    connection.execute(f"SET statement_timeout = {LONGEST_READ_MS}")
     connection.commit()
 
 

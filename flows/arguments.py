@@ -40,6 +40,10 @@ class Arguments:
     canonical: bytes
     digest: str
 
+    def given(self) -> Params:
+        """Give the params as one use gets them: a flow may change the lists in its own, and they stay as confirmed."""
+        return self.params.model_copy(deep=True)
+
 
 def parse_arguments(flow: Flow, raw: Mapping[str, Any]) -> Arguments:
     """Validate `raw` strictly; raise InvalidArguments for anything that isn't exactly what the flow takes."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from core.clock import Clock, to_us
-from core.db import Database, is_busy, is_serialization_failure
+from core.db import Database, is_busy, is_out_of_time, is_serialization_failure
 from core.errors import AppError, Conflict, Unavailable
 from core.ids import Ids
 from core.settings import Settings
@@ -281,7 +281,7 @@ class Engine:
     # Parts of both
 
     def _result_of(self, admitted: Admitted, world: World) -> dict[str, Any]:
-        result = admitted.flow.function(admitted.arguments.params, world)
+        result = admitted.flow.function(admitted.arguments.given(), world)
         world.finish()
         if not isinstance(result, admitted.flow.result):
             raise TypeError(f"{admitted.flow.id} gave a {type(result).__name__}")
@@ -290,6 +290,8 @@ class Engine:
     def _failed(self, admitted: Admitted, error: Exception) -> Ran:
         if is_busy(error):
             return _refused(admitted.run_id, Unavailable())
+        if is_out_of_time(error):
+            error = TookTooLong(detail=admitted.flow.id)
         if isinstance(error, FlowError) and _is_said(error, admitted.flow):
             log.info("run %s of %s failed: %s %s", admitted.run_id, admitted.flow.id, error.code, error.detail)
             return Ran(admitted.run_id, Status.FAILED, None, error.code, error.public)
@@ -352,7 +354,7 @@ def facts_in(world: World, flow: Flow, arguments: Arguments) -> Mapping[str, obj
     if flow.facts is None:
         return {}
     try:
-        return flow.facts(arguments.params, world)
+        return flow.facts(arguments.given(), world)
     except Exception as error:
         if (isinstance(error, FlowError) and _is_said(error, flow)) or is_serialization_failure(error):
             raise

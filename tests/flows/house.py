@@ -309,9 +309,17 @@ def build(database: Database, given: Settings, clock: Clock, **engine: Any) -> H
 
 
 @contextlib.contextmanager
-def open_house(url: str, folder: Path, clock: Clock, *, fresh: bool = True, **engine: Any) -> Iterator[House]:
+def open_house(
+    url: str,
+    folder: Path,
+    clock: Clock,
+    *,
+    fresh: bool = True,
+    work_deadline: timedelta = timedelta(seconds=5),
+    **engine: Any,
+) -> Iterator[House]:
     """Give a house on the database at `url` and leave no connection or thread behind."""
-    given = settings(url, folder)
+    given = replace(settings(url, folder), write_deadline=work_deadline)
     database = open_database(Flask(__name__), given)
     if fresh:
         create_tables(database)

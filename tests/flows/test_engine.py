@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from sqlalchemy import Connection, text, update
+from sqlalchemy import Connection, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -472,6 +473,68 @@ def test_a_busy_database_refuses_the_run_and_loses_nothing(
 
         assert (ran.status, ran.code, ran.run_id) == (Status.REFUSED, "unavailable", None)
         assert house.write(add, confirmation_id=confirmation_id, request_id="wish").status is Status.DONE
+
+
+def test_work_waits_for_a_lock_no_longer_than_it_may_work(
+    database_url: str, tmp_path: Path, database_kind: str
+) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("on SQLite nobody else can hold a lock while work has the only one")
+    with open_house(database_url, tmp_path, SystemClock(), work_deadline=timedelta(milliseconds=400)) as house:
+        confirmation_id = house.confirm()
+        with house.database.write() as rival:
+            rival.execute(update(Counter).values(value=5))
+            ran = house.write(add, confirmation_id=confirmation_id)
+
+        assert (ran.status, ran.code) == (Status.REFUSED, "unavailable")
+        assert house.confirmation_state(confirmation_id) == "approved"
+
+
+def test_a_statement_that_works_on_and_on_is_stopped(database_url: str, tmp_path: Path, database_kind: str) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("SQLite's statements run in this process: the next one meets the deadline")
+
+    @flow(id="counter.doze", title="Doze", effects=[writes("counter", Counter)], asks="Doze")
+    def doze(_params: Nothing, world: World) -> Value:
+        """Let the database sleep."""
+        numbers = func.generate_series(1, 10**10).table_valued("number")
+        return Value(value=world.session.scalars(select(func.count()).select_from(numbers)).one())
+
+    with open_house(database_url, tmp_path, SystemClock(), work_deadline=timedelta(milliseconds=50)) as house:
+        ran = house.write(doze)
+
+        assert (ran.status, ran.code) == (Status.FAILED, "took_too_long")
+
+
+def test_each_try_is_given_the_arguments_as_they_were_confirmed(house: House) -> None:
+    class Several(Params):
+        """Some numbers."""
+
+        numbers: list[int]
+
+    class Serialization(Exception):
+        sqlstate = "40001"
+
+    seen: list[list[int]] = []
+
+    def facts(params: Several, _world: World) -> dict[str, object]:
+        return {"first": params.numbers.pop(0)}
+
+    @flow(id="counter.eat", title="Eat", effects=[writes("counter", Counter)], asks="Eat {first}", facts=facts)
+    def eat(params: Several, _world: World) -> Value:
+        """Use its arguments up."""
+        seen.append(params.numbers[:])
+        params.numbers.clear()
+        if len(seen) == 1:
+            raise DBAPIError("UPDATE", {}, Serialization())
+        return Value(value=len(seen))
+
+    admitted = house.admit(eat, {"numbers": [1, 2]}, confirmation_id=house.confirm())
+    assert house.engine.facts(eat, admitted.arguments, caller()) == {"first": 1}
+    ran = house.write_admitted(admitted)
+
+    assert (ran.status, seen) == (Status.DONE, [[1, 2], [1, 2]])
+    assert house.run(ran.run_id).arguments == '{"numbers":[1,2]}'
 
 
 def test_a_conflict_that_never_ends_is_refused_and_the_confirmation_stays(house: House, database_kind: str) -> None:
