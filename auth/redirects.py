@@ -1,12 +1,17 @@
 """Where a person may be sent back to: which addresses a client may register, and which match them (case C14)."""
 
+import ipaddress
 import re
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from werkzeug.urls import iri_to_uri
+
 LONGEST = 2000
+LONGEST_HOST = 253
 PLAIN = re.compile(r"[!-~]+", re.ASCII)  # printable ASCII: nothing that a browser drops or rewrites
 FORBIDDEN = re.compile(r"[#\\<>\"^`{|}*]")
-LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::([0-9]{1,5}))?([/?].*)?", re.ASCII)
+HOST = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*", re.ASCII)
+LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::([1-9][0-9]{0,4}))?([/?].*)?", re.ASCII)
 ANSWERS = frozenset({"code", "state", "iss", "error", "error_description"})
 # Private-use schemes are outside of MCP's rule, so each one is allowed by its whole text (checklist S12).
 CUSTOM = frozenset({"cursor://anysphere.cursor-mcp/oauth/callback"})
@@ -16,15 +21,13 @@ def may_be_registered(uri: str) -> bool:
     """Tell whether a client may register `uri`: https, http on a loopback literal, or one of `CUSTOM`."""
     if len(uri) > LONGEST or not PLAIN.fullmatch(uri) or FORBIDDEN.search(uri) or _has_answer(uri):
         return False
-    if uri in CUSTOM or is_loopback_uri(uri):
+    if uri in CUSTOM:
         return True
     try:
-        parts = urlsplit(uri)
-        port = parts.port
+        # Werkzeug rewrites every Location, and an address that it changes or can't write is not the registered one.
+        return (is_loopback_uri(uri) or _is_https(uri)) and iri_to_uri(uri) == uri
     except ValueError:
         return False
-    named = uri.startswith("https://") and parts.hostname and parts.hostname.strip(".")
-    return bool(named) and "@" not in parts.netloc and port != 0
 
 
 def is_loopback_uri(uri: str) -> bool:
@@ -58,6 +61,18 @@ def shown_host(uri: str) -> str:
 def with_answer(uri: str, answer: dict[str, str]) -> str:
     """Add `answer` to the query of `uri`, which stays as it was (RFC 6749 4.1.2); a space is %20, never `+`."""
     return f"{uri}{'&' if '?' in uri else '?'}{urlencode(answer, quote_via=quote, safe='')}"
+
+
+def _is_https(uri: str) -> bool:
+    parts = urlsplit(uri)
+    return uri.startswith("https://") and "@" not in parts.netloc and parts.port != 0 and _is_host(parts.hostname or "")
+
+
+def _is_host(host: str) -> bool:
+    # Browsers read a name whose last label begins with a digit as an IPv4 address, in spellings that hide it.
+    if ":" in host or host.rpartition(".")[2][:1].isdigit():
+        return str(ipaddress.ip_address(host)) == host and "%" not in host
+    return len(host) <= LONGEST_HOST and HOST.fullmatch(host) is not None
 
 
 def _has_answer(uri: str) -> bool:

@@ -451,6 +451,13 @@ def test_c14_an_unknown_client_is_a_page(server, client_id):
     assert "location" not in answer.headers
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "claude.ai%2eevil.example", "Claude.ai"])
+def test_c14_an_address_that_can_only_be_written_otherwise_is_not_registered(server, host):
+    answer = RawOAuth(server.base_url).register(redirect_uris=[f"https://{host}/cb"])
+
+    assert (answer.status, answer.json["error"]) == (400, "invalid_redirect_uri")
+
+
 # --- C15 ----------------------------------------------------------------------------------------------------------
 
 
