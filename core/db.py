@@ -66,7 +66,10 @@ class Database:
             try:
                 yield connection
             finally:
-                driver.rollback()  # nothing was written; the pool itself resets nothing
+                try:
+                    driver.rollback()  # nothing was written; the pool itself resets nothing
+                except self.reading.dialect.loaded_dbapi.Error as error:
+                    connection.invalidate(error)  # broken: what broke it is said where it was met
 
 
 def open_database(app: Flask, settings: Settings) -> Database:

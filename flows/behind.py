@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from core.db import Database
 from core.prepared import insert_sql
@@ -46,7 +47,7 @@ class TraceWriter:
                 self._changed.wait()
             self._waiting.append((run_row, step_rows, audit_row))
             self._taken += 1
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._start()
             elif self._idle:
                 self._changed.notify_all()
@@ -92,7 +93,11 @@ class TraceWriter:
     def _run(self) -> None:
         connection: Connection | None = None
         while group := self._next_group():
-            connection = self._write(connection, group)
+            try:
+                connection = self._write(connection, group)
+            except BaseException:
+                self._give_back(group)  # the next `put` starts a thread that writes it
+                raise
             with self._changed:
                 self._written += len(group)
                 self._changed.notify_all()
@@ -118,18 +123,24 @@ class TraceWriter:
             self._changed.notify_all()
         return group
 
+    def _give_back(self, group: list[tuple[Row, Sequence[Row], Row]]) -> None:
+        with self._changed:
+            self._waiting.extendleft(reversed(group))
+            self._changed.notify_all()
+
     def _write(self, connection: Connection | None, group: list[tuple[Row, Sequence[Row], Row]]) -> Connection | None:
         """Write the group, again and again while the database is busy; row by row when one of them can't be written."""
         while True:
             try:
                 connection = connection or self._connect()
                 self._insert(connection, group)
-            except OperationalError as error:
-                log.warning("the trace writer waits for the database: %s", error.orig)
-                _give_up(connection)
-                connection = None
-                time.sleep(RETRY_SECONDS)
             except (SQLAlchemyError, ValueError, OverflowError) as error:
+                if _passes(error):
+                    log.warning("the trace writer waits for the database: %s", getattr(error, "orig", error))
+                    _give_up(connection)
+                    connection = None
+                    time.sleep(RETRY_SECONDS)
+                    continue
                 if len(group) > 1:
                     for one in group:
                         connection = self._write(connection, [one])
@@ -152,10 +163,24 @@ class TraceWriter:
         connection = self._database.writing.connect()
         driver: Any = connection.connection.driver_connection
         connection.detach()
-        driver.execute("PRAGMA synchronous=NORMAL" if self._database.is_sqlite else "SET synchronous_commit=off")
-        if not self._database.is_sqlite:
-            driver.commit()
+        try:
+            if self._database.is_sqlite:
+                driver.execute(
+                    "PRAGMA synchronous=NORMAL"
+                )  # refused inside a transaction, which SQLAlchemy would begin
+            else:
+                with connection.begin():
+                    connection.exec_driver_sql("SET synchronous_commit=off")
+        except BaseException:
+            _give_up(connection)
+            raise
         return connection
+
+
+def _passes(error: Exception) -> bool:
+    """Tell whether it is the database's state and not the rows that can't be written."""
+    lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    return lost or isinstance(error, OperationalError | PoolTimeout)
 
 
 def _give_up(connection: Connection | None) -> None:

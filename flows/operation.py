@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Params(BaseModel):
     """What a flow takes: closed and strict, so that nothing is guessed."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class Result(BaseModel):
     """What a flow gives: closed data, no handles."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

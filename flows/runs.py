@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from core.db import Database
@@ -26,7 +26,6 @@ HOLDER = (
     .join_from(request_key, run, run.c.id == request_key.c.run_id)
     .where(*SAME_KEY)
 )
-DELETE_KEY = delete(request_key).where(*SAME_KEY)
 FREE_KEY = delete(request_key).where(request_key.c.run_id == bindparam("run_id"))
 # The one way in which a run ends: whoever finds it not running any more changes nothing (design D6).
 END = (
@@ -72,10 +71,8 @@ class Runs:
 
     def holder(self, connection: Connection, key: Mapping[str, Any], now: int) -> Held | None:
         """Give the run that holds the key (operator, client, flow, request id), unless its 30 days are over."""
-        row = connection.execute(HOLDER, {name: key[name] for name in KEY}).one_or_none()
-        if row is None or row.created_at + self._key_lifetime < now:
-            return None
-        return Held(row.plan, record_of(row))
+        row = self._find_row(connection, key)
+        return None if row is None or self._is_over(row, now) else Held(row.plan, record_of(row))
 
     def get(self, connection: Connection, run_id: str) -> RunRecord:
         """Give an accepted run."""
@@ -112,13 +109,20 @@ class Runs:
         values = {**key, "plan": plan, "run_id": row["id"], "created_at": row["started_at"]}
         if connection.execute(self._claim_key, values).rowcount == 1:
             return None
-        held = self.holder(connection, key, row["started_at"])
-        if held is not None:
-            return held
-        connection.execute(DELETE_KEY, key)  # its days are over
+        holder = self._find_row(connection, key)
+        if holder is not None:
+            if not self._is_over(holder, row["started_at"]):
+                return Held(holder.plan, record_of(holder))
+            self.free_key(connection, holder.id)  # this run's key: another call may have taken it over by now
         if connection.execute(self._claim_key, values).rowcount != 1:
             raise Conflict
         return None
+
+    def _find_row(self, connection: Connection, key: Mapping[str, Any]) -> Row[Any] | None:
+        return connection.execute(HOLDER, {name: key[name] for name in KEY}).one_or_none()
+
+    def _is_over(self, row: Row[Any], now: int) -> bool:
+        return bool(row.created_at + self._key_lifetime < now)
 
 
 def _new(run_id: str, now: int, outcome: Mapping[str, Any]) -> dict[str, Any]:

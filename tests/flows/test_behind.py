@@ -3,18 +3,21 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, func, select
 
 from core.clock import SystemClock
 from core.errors import NotFound
 from flows import behind, models
+from flows.envelope import Status
 from flows.trace import PATIENCE_SECONDS
+from flows.world import World
 from policy.models import audit
-from tests.flows.house import House, get_counter, open_house
+from tests.flows.house import Counter, House, Nothing, Value, get_counter, open_house
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.db
@@ -87,6 +90,71 @@ def test_a_row_that_can_not_be_written_is_logged_and_holds_up_nobody(
     assert live.writer.flush(20)
     assert live.count(models.run) == 2
     assert f"'run_id': '{run_id}'" in caplog.text
+
+
+def test_a_connection_that_breaks_while_it_is_opened_is_opened_again(
+    live: House, database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("SQLite has no connection that could break")
+    monkeypatch.setattr(behind, "RETRY_SECONDS", 0.01)
+    broken: list[int] = []
+
+    def break_once(connection: Any, _record: object, _proxy: object) -> None:
+        if threading.current_thread().name == "trace-writer" and not broken:
+            broken.append(1)
+            end_backend(live, connection)
+
+    event.listen(live.database.writing, "checkout", break_once)
+    live.read(get_counter)
+
+    assert live.writer.flush(20)
+    assert (len(broken), live.count(models.run)) == (1, 1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_died_is_replaced_and_its_rows_are_written(live: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_given: object) -> None:
+        raise RuntimeError("the end of a thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(live.writer, "_write", die)
+        live.read(get_counter)
+        thread = live.writer._thread
+        assert thread is not None
+        thread.join(10)
+    live.read(get_counter)
+
+    assert live.writer.flush(20)
+    assert live.count(models.run) == 2
+
+
+def test_a_read_whose_connection_breaks_has_failed_and_is_on_record(live: House, database_kind: str) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("SQLite has no connection that could break")
+
+    def break_it(_params: Nothing, world: World) -> Value:
+        end_backend(live, world.session.connection().connection.driver_connection)
+        return Value(value=world.session.scalars(select(Counter.value)).one())
+
+    ran = live.read(replace(get_counter, function=break_it))
+
+    assert (ran.status, ran.code) == (Status.FAILED, "internal")
+    assert live.run(ran.run_id).status == "failed"
+    assert live.events(ran.run_id) == ["call.failed"]
+    assert live.read(get_counter).status is Status.DONE
+
+
+def end_backend(house: House, driver: Any) -> None:
+    """Let PostgreSQL end the session behind a driver's connection."""
+    ended = threading.Thread(target=lambda: _terminate(house, driver.info.backend_pid))
+    ended.start()
+    ended.join()
+
+
+def _terminate(house: House, pid: int) -> None:
+    with house.database.write() as connection:
+        connection.execute(select(func.pg_terminate_backend(pid, 5_000)))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

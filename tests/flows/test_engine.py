@@ -165,6 +165,46 @@ def test_a_request_id_is_free_again_after_thirty_days(house: House, clock: SetCl
     assert (second.kept, second.run_id == first.run_id, house.counter()) == (False, False, 2)
 
 
+def test_a_key_that_another_call_took_over_meanwhile_stays_taken(
+    house: House, clock: SetClock, database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("on SQLite nobody writes beside the one who accepts")
+    house.write(add, request_id="wish")
+    clock.forward(days=30, seconds=1)
+    find, other = house.engine._runs._find_row, house.admit(add)
+
+    def overtaken(connection: Connection, key: Any) -> Any:
+        monkeypatch.undo()
+        found = find(connection, key)
+        rival = threading.Thread(target=lambda: house.write(add, request_id="wish", run_id=other.run_id))
+        rival.start()
+        rival.join()
+        return found
+
+    monkeypatch.setattr(house.engine._runs, "_find_row", overtaken)
+    late = house.write(add, request_id="wish")
+
+    assert (late.status, late.code, house.counter()) == (Status.REFUSED, "conflict", 2)
+    assert house.write(add, request_id="wish").run_id == other.run_id
+
+
+def test_a_value_that_does_not_fit_stays_out_of_the_log(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    class Card(Params):
+        """A card."""
+
+        pin: Annotated[str, Secret()]
+
+    @flow(id="card.odd", title="Odd", effects=[])
+    def odd(params: Card, _world: World) -> Value:
+        """Give what doesn't fit."""
+        return Value(value=params.pin)  # type: ignore[arg-type]
+
+    assert house.read(odd, {"pin": "canary-4417"}).code == "internal"
+    assert "valid integer" in caplog.text
+    assert "canary-4417" not in caplog.text
+
+
 def test_a_result_with_sensitive_fields_is_not_kept_for_a_replay(house: House) -> None:
     class Key(Result):
         """A new key."""
