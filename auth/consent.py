@@ -13,7 +13,7 @@ from auth.authorize import Asked, answer_location
 from auth.clients import Client, Clients
 from auth.grants import granted_before
 from auth.models import auth_code, authorization_request, grant
-from auth.sessions import SignedIn
+from auth.sessions import SignedIn, require_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import AppError, BadRequest, NotFound, ProofFailed
@@ -146,7 +146,8 @@ class Consents:
     def allow(self, asked: ConsentRequest, signed_in: SignedIn, ticked: Iterable[str], proof: Proof) -> str:
         """Grant the ticked rights; give the address with the code, the same for a repeated submit.
 
-        Raise NothingTicked, RequestOver, ProofFailed, NotFound for another person's request or a client that is gone.
+        Raise NothingTicked, RequestOver, ProofFailed, NotSignedIn when the session ended meanwhile, NotFound for
+        another person's request or a client that is gone.
         """
         if asked.operator_id != signed_in.operator_id:
             raise NotFound
@@ -155,6 +156,7 @@ class Consents:
         chosen = self._chosen(signed_in, ticked)
         self._require_client(asked)
         with self._database.write() as connection:
+            require_living(connection, signed_in)
             row = connection.execute(_by_id(asked.id).with_for_update()).mappings().one()
             code = self._same_code(connection, row, chosen) or self._grant(connection, row, chosen)
         return answer_location(self._settings.issuer, asked.redirect_uri, asked.state, {"code": code})

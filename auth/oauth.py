@@ -18,7 +18,7 @@ from auth.server import Server
 from auth.sessions import Sessions, SignedIn, return_path, see_other
 from core.clock import to_us
 from core.db import is_busy
-from core.errors import CsrfFailed, NotFound, ProofFailed, TooMany
+from core.errors import CsrfFailed, NotFound, NotSignedIn, ProofFailed, TooMany
 from core.http import json_answer, json_error, preflight, with_cors
 from core.settings import Settings
 from policy.scopes import Scopes
@@ -118,6 +118,8 @@ class ConsentPages:
         try:
             proof = self.proofs.check(signed_in, request.form.get("password"))
             return to_client(self.consents.allow(asked, signed_in, ticked, proof))
+        except NotSignedIn:
+            return see_other(self.sessions.login_url(asked.restart_path))
         except RequestOver as error:
             return self._again(asked, signed_in, error.public, error.status)
         except (ProofFailed, NothingTicked, TooMany) as error:

@@ -1,7 +1,7 @@
 """Operators: the people who have an account."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +12,8 @@ from auth.models import grant, operator, session
 from auth.passwords import Passwords
 from core.clock import Clock, from_us, to_us
 from core.db import Database
-from core.errors import BadRequest, Conflict, NotFound
-from core.ids import Ids
+from core.errors import BadRequest, Conflict, NotFound, NotSignedIn
+from core.ids import Ids, digest_of
 from flows.caller import Role
 from policy.audit import Audit
 
@@ -39,6 +39,7 @@ class Operator:
     must_change: bool
     created_at: datetime
     disabled_at: datetime | None
+    stamp: str = field(repr=False)  # another one after each change of the password
 
 
 class Operators:
@@ -121,7 +122,7 @@ class Operators:
             self._cut_off(connection, operator_id, now)
             self._note(connection, "operator.disabled", operator_id)
 
-    def set_password(self, operator_id: str, password: str, *, must_change: bool = False) -> None:
+    def set_password(self, operator_id: str, password: str, *, must_change: bool = False) -> Operator:
         """Replace a password; every session and every connection of this person ends; raise NotFound."""
         stored = self._passwords.hash(password)
         now = to_us(self._clock.now())
@@ -130,14 +131,18 @@ class Operators:
                 update(operator)
                 .where(operator.c.id == operator_id)
                 .values(password_hash=stored, must_change=must_change)
+                .returning(operator)
             )
-            if not changed.rowcount:
+            row = changed.mappings().first()
+            if row is None:
                 raise NotFound
             self._cut_off(connection, operator_id, now)
             self._note(connection, "operator.password_set", operator_id)
+        return _operator(row)
 
     def _cut_off(self, connection: Connection, operator_id: str, now: int) -> None:
-        # Checklist K6: whoever knew the old password may have connected a client with it.
+        # Checklist K6: whoever knew the old password may have connected a client with it. The row of the person is
+        # locked by the update before this; whoever opens a session or makes a grant meanwhile waits in `lock_living`.
         connection.execute(delete(session).where(session.c.operator_id == operator_id))
         connection.execute(
             update(grant).where(grant.c.operator_id == operator_id, grant.c.revoked_at.is_(None)).values(revoked_at=now)
@@ -154,6 +159,25 @@ class Operators:
         self._audit.write(connection, self._audit.row(event, operator_id=operator_id))
 
 
+def lock_living(connection: Connection, operator_id: str) -> str:
+    """Hold this person's account as it is until the transaction ends, and give its stamp; raise NotSignedIn.
+
+    A sign-in or a consent that races a change of the password or a closed account can't outlive it.
+    """
+    row = (
+        connection.execute(
+            select(operator.c.password_hash)
+            .where(operator.c.id == operator_id, operator.c.disabled_at.is_(None))
+            .with_for_update()
+        )
+        .mappings()
+        .first()
+    )
+    if row is None:
+        raise NotSignedIn
+    return _stamp(row)
+
+
 def normal_email(email: str) -> str:
     """Give the form in which an address is stored and looked up."""
     return email.strip().lower()
@@ -167,4 +191,9 @@ def _operator(row: Any) -> Operator:
         must_change=bool(row["must_change"]),
         created_at=from_us(row["created_at"]),
         disabled_at=None if row["disabled_at"] is None else from_us(row["disabled_at"]),
+        stamp=_stamp(row),
     )
+
+
+def _stamp(row: Any) -> str:
+    return digest_of(row["password_hash"])

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from auth.models import operator, session
+from auth.operators import Operator, lock_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import BadRequest, CsrfFailed, NotSignedIn
@@ -169,13 +170,16 @@ class Sessions:
 
     # --- beginning and end ----------------------------------------------------------------------------------------
 
-    def start(self, response: Response, operator_id: str, *, remember: bool) -> None:
-        """Open a session of its own id for this browser, ending the one it had; the cookie goes with `response`."""
+    def start(self, response: Response, person: Operator, *, remember: bool) -> None:
+        """Open a session of its own id for this browser, ending the one it had; the cookie goes with `response`.
+
+        Raise NotSignedIn when the account was closed or got another password since `person` was read.
+        """
         token = self._ids.token("cs_ss")
         now = self._clock.now()
         row = {
             "digest": digest_of(token),
-            "operator_id": operator_id,
+            "operator_id": person.id,
             "csrf": self._ids.token("csrf"),
             "remembered": remember,
             "created_at": to_us(now),
@@ -184,6 +188,8 @@ class Sessions:
             "expires_at": to_us(now + self._life(remembered=remember)),
         }
         with self._database.write() as connection:
+            if lock_living(connection, person.id) != person.stamp:
+                raise NotSignedIn
             old = digest_of(request.cookies.get(self.cookie, ""))
             connection.execute(delete(session).where(session.c.digest == old))
             connection.execute(insert(session), row)
@@ -243,6 +249,14 @@ class Sessions:
     def prefixed(self, path: str) -> str:
         """Give `path` as the browser knows it: under the path of the base URL."""
         return f"{self._settings.prefix}{path}"
+
+
+def require_living(connection: Connection, signed_in: SignedIn) -> None:
+    """Raise NotSignedIn unless this session still is; until the transaction ends nothing can cut the person off."""
+    lock_living(connection, signed_in.operator_id)
+    found = connection.execute(select(session.c.digest).where(session.c.digest == signed_in.digest)).first()
+    if found is None:
+        raise NotSignedIn
 
 
 def see_other(path: str) -> Response:

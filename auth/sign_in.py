@@ -12,7 +12,7 @@ from auth.passwords import SHORTEST, WeakPassword, require_strong
 from auth.sessions import Sessions, SignedIn, see_other
 from auth.throttle import Throttle, address_key, email_key, proof_key
 from core.db import Database
-from core.errors import AppError, CsrfFailed, ProofFailed, TooMany
+from core.errors import AppError, CsrfFailed, NotSignedIn, ProofFailed, TooMany
 from core.http import from_own_page
 from core.ids import Ids, digest_of
 from core.seal import BadSeal, Sealer
@@ -129,7 +129,10 @@ class SignInPages:
             return self.forms.page(email=email, problem=WRONG, status=401)
         path = self.sessions.opened_return(request.form.get("return", ""))
         answer = see_other(self.sessions.password_url(path) if person.must_change else path)
-        self.sessions.start(answer, person.id, remember=request.form.get("remember") == "yes")
+        try:
+            self.sessions.start(answer, person, remember=request.form.get("remember") == "yes")
+        except NotSignedIn:
+            return self.forms.page(email=email, problem=WRONG, status=401)
         return answer
 
     def logout(self) -> Response:
@@ -164,9 +167,9 @@ class SignInPages:
             return _later(self._password_page(signed_in, error), error)
         except (WeakPassword, ProofFailed, CsrfFailed) as error:
             return self._password_page(signed_in, error)
-        self.operators.set_password(signed_in.operator_id, new)
+        person = self.operators.set_password(signed_in.operator_id, new)
         answer = see_other(self.sessions.opened_return(request.form.get("return", "")))
-        self.sessions.start(answer, signed_in.operator_id, remember=False)
+        self.sessions.start(answer, person, remember=False)
         return answer
 
     def _password_page(self, signed_in: SignedIn, problem: AppError | None = None) -> Response:

@@ -1,9 +1,12 @@
 """The whole application in this process, over HTTP on loopback, with a clock that the test moves."""
 
 import threading
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wsgi import get_input_stream
 
 from app import build, serve
 from core.clock import SystemClock
@@ -30,6 +33,16 @@ class _Quiet(WSGIRequestHandler):
         """Say nothing."""
 
 
+def _ending_bodies(app: WSGIApplication) -> WSGIApplication:
+    """Let the body end where it ends, as gunicorn does: werkzeug's own server would wait for more."""
+
+    def ending(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        environ["wsgi.input"] = get_input_stream(environ)
+        return app(environ, start)
+
+    return ending
+
+
 class Served:
     """One instance behind a threaded server; `clock` is its time."""
 
@@ -41,8 +54,8 @@ class Served:
         self.instance = instance
         instance.settings |= given
         self.clock = MovableClock()
-        self._parts = build(load_settings(instance.environment()), clock=self.clock)
-        app = serve(self._parts)
+        self.parts = build(load_settings(instance.environment()), clock=self.clock)
+        app = _ending_bodies(serve(self.parts))
         self._server = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Quiet)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -57,6 +70,6 @@ class Served:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        self._parts.outbox.close()
-        for engine in (self._parts.database.writing, self._parts.database.reading):
+        self.parts.outbox.close()
+        for engine in (self.parts.database.writing, self.parts.database.reading):
             engine.dispose()
