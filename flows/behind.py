@@ -93,11 +93,13 @@ class TraceWriter:
     def _run(self) -> None:
         connection: Connection | None = None
         while group := self._next_group():
+            is_written = False
             try:
                 connection = self._write(connection, group)
-            except BaseException:
-                self._give_back(group)  # the next `put` starts a thread that writes it
-                raise
+                is_written = True
+            finally:
+                if not is_written:
+                    self._give_back(group)  # the next `put` starts a thread that writes it
             with self._changed:
                 self._written += len(group)
                 self._changed.notify_all()
@@ -171,7 +173,7 @@ class TraceWriter:
             else:
                 with connection.begin():
                     connection.exec_driver_sql("SET synchronous_commit=off")
-        except BaseException:
+        except SQLAlchemyError:
             _give_up(connection)
             raise
         return connection

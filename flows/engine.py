@@ -24,10 +24,10 @@ from flows.behind import TraceWriter
 from flows.caller import Caller
 from flows.effects import Verb
 from flows.envelope import Status
-from flows.guard import Limits, UndeclaredEffect, UnseenSql, install_guard
+from flows.guard import Limits, UndeclaredEffect, UnseenSql, confined, install_guard
 from flows.inert import ResultTooLarge, inert
 from flows.marks import marks_of
-from flows.operation import Flow, FlowError
+from flows.operation import Flow, FlowError, Source
 from flows.outbox import Outbox
 from flows.retries import NeverInOrder, Retries, random_pause
 from flows.runs import Held, Runs
@@ -281,7 +281,8 @@ class Engine:
     # Parts of both
 
     def _result_of(self, admitted: Admitted, world: World) -> dict[str, Any]:
-        result = admitted.flow.function(admitted.arguments.given(), world)
+        with _kept_to(world, admitted.flow):
+            result = admitted.flow.function(admitted.arguments.given(), world)
         world.finish()
         if not isinstance(result, admitted.flow.result):
             raise TypeError(f"{admitted.flow.id} gave a {type(result).__name__}")
@@ -354,12 +355,18 @@ def facts_in(world: World, flow: Flow, arguments: Arguments) -> Mapping[str, obj
     if flow.facts is None:
         return {}
     try:
-        return flow.facts(arguments.given(), world)
+        with _kept_to(world, flow):
+            return flow.facts(arguments.given(), world)
     except Exception as error:
         if (isinstance(error, FlowError) and _is_said(error, flow)) or is_serialization_failure(error):
             raise
         log.exception("the facts of %s could not be read", flow.id)
         raise FactsFailed(detail=type(error).__name__) from None
+
+
+def _kept_to(world: World, flow: Flow) -> AbstractContextManager[None]:
+    """Keep a flow to its world's session; our own flows about runs read them by what made them."""
+    return nullcontext() if flow.source is Source.BUILTIN else confined(world)
 
 
 def _is_said(error: FlowError, flow: Flow) -> bool:

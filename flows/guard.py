@@ -6,7 +6,9 @@ mistake; it is not a sandbox.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,6 +18,12 @@ from flows.effects import Effect, Verb
 from flows.operation import FlowError
 
 WATCHER = "countersign.watcher"
+CONFINED: "ContextVar[Watcher | None]" = ContextVar("confined", default=None)
+# SQL functions that run SQL from a text, reach files, other sessions or settings, or only wait.
+FAR_FUNCTION = re.compile(
+    r"(query|table|database|schema|cursor)_to_.*|pg_(read|ls|sleep|terminate|cancel|stat_file).*|lo_.*|dblink.*"
+    r"|set_config|pragma_.*|load_extension|readfile|writefile"
+)
 # What SQLAlchemy itself writes as a literal column: count(*), EXISTS (SELECT 1 …), LIKE '%' || x.
 OWN_LITERAL = re.compile(r"\*|\d+|'%'")
 PLAIN_OPERATOR = re.compile(r"[^\s\w();'\"]+|[A-Za-z]+(?: [A-Za-z]+)*")
@@ -47,6 +55,9 @@ class Watcher(Protocol):
 
     def committing(self) -> None:
         """See that the connection's transaction is about to end."""
+
+    def elsewhere(self) -> FlowError:
+        """See a statement on a connection that isn't watched; give its refusal."""
 
 
 @dataclass(slots=True)
@@ -110,6 +121,16 @@ def install_guard(engine: Engine) -> None:
     event.listen(engine, "commit", _committing)
 
 
+@contextmanager
+def confined(watcher: Watcher) -> Iterator[None]:
+    """Refuse what this thread sends to guarded engines beside the connection that is watched."""
+    token = CONFINED.set(watcher)
+    try:
+        yield
+    finally:
+        CONFINED.reset(token)
+
+
 def _by_table(effects: tuple[Effect, ...], verb: Verb) -> dict[str, str]:
     return {table: effect.target for effect in effects if effect.verb is verb for table in effect.tables}
 
@@ -118,6 +139,8 @@ def _before(connection: Connection, _cursor: Any, _sql: str, _values: Any, conte
     watcher: Watcher | None = connection.info.get(WATCHER)
     if watcher is not None:
         watcher.before(context.compiled if context is not None else None)
+    elif (confining := CONFINED.get()) is not None:
+        raise confining.elsewhere()
 
 
 def _after(connection: Connection, cursor: Any, _sql: str, _values: Any, context: Any, _many: bool) -> None:  # noqa: FBT001 - SQLAlchemy's signature
@@ -180,6 +203,11 @@ class _Recorder:
         if column.is_literal and not OWN_LITERAL.fullmatch(str(column.name)):
             self.seen.unseen = "literal_column()"
         return super().visit_column(column, *args, **kwargs)  # type: ignore[misc]
+
+    def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        if FAR_FUNCTION.fullmatch(func.name.lower()):
+            self.seen.unseen = func.name
+        return super().visit_function(func, *args, **kwargs)  # type: ignore[misc]
 
     def visit_custom_op_binary(self, element: Any, operator: Any, **kwargs: Any) -> Any:
         self._operator(operator)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from core.clock import Clock, to_us
 from core.ids import Ids
 from flows.caller import Caller
 from flows.effects import Verb
-from flows.guard import WATCHER, Limits, UndeclaredEffect
+from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql
 from flows.operation import FlowError
 
 ADDRESS = re.compile(r"[^\s@,;:<>\"]+@[^\s@,;:<>\"]+")
@@ -51,6 +51,9 @@ class Step:
         return f"{_count(self.rows, 'row')} in {statements}"
 
 
+Changes = dict[tuple[Verb, str], Step]
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """What leaves after commit."""
@@ -80,6 +83,15 @@ class Steps:
         step = self._steps[verb, target]
         step.counts_rows = step.counts_rows and rows is not None
         step.rows += rows or 0
+
+    def changes(self) -> Changes:
+        """Give a copy of all but the reads, which nothing takes back."""
+        return {key: replace(step) for key, step in self._steps.items() if step.verb is not Verb.READ}
+
+    def restore(self, changes: Changes) -> None:
+        """Let the changes be these again."""
+        reads = {key: step for key, step in self._steps.items() if step.verb is Verb.READ}
+        self._steps = reads | {key: replace(step) for key, step in changes.items()}
 
     def __iter__(self) -> Iterator[Step]:
         """Give the steps in order."""
@@ -125,6 +137,7 @@ class World:
         self._breach: FlowError | None = None  # what was refused; a flow that swallows it has failed all the same
         self._session: Session | None = None
         self._opened = ExitStack()
+        self._kept: tuple[Changes, int] = ({}, 0)
 
     @property
     def session(self) -> Session:
@@ -134,8 +147,8 @@ class World:
             info = connection.info
             info[WATCHER] = self
             self._opened.callback(info.pop, WATCHER, None)
-            self._session = Session(connection, join_transaction_mode="create_savepoint")
-            self._opened.callback(self._session.close)
+            self._session = _RunSession(connection, self)
+            self._opened.callback(Session.close, self._session)
         return self._session
 
     def new_id(self, kind: str) -> str:
@@ -184,6 +197,29 @@ class World:
             self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: commit of the run's transaction")
             raise self._breach
 
+    def elsewhere(self) -> FlowError:
+        """Give the refusal of a statement on another connection than the run's."""
+        self._breach = UnseenSql(detail=f"{self._limits.flow_id}: another connection")
+        return self._breach
+
+    def kept(self) -> None:
+        """Take note that the flow has committed what it did so far: a rollback no longer reaches it."""
+        self._kept = self.steps.changes(), len(self.messages)
+
+    def rolled_back(self) -> None:
+        """Forget the changes and messages of what the flow took back."""
+        changes, messages = self._kept
+        self.steps.restore(changes)
+        del self.messages[messages:]
+
+    def closed(self, *, unsaved: bool) -> None:
+        """Fail a run whose flow closed its session over changes: they are gone and it doesn't know.
+
+        Nothing is raised: that would stand in the way of an error that closes the session.
+        """
+        if self._deadline is not None and (unsaved or self.steps.changes() != self._kept[0]):
+            self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: close of the session before its commit")
+
     def finish(self) -> None:
         """Write what the session still holds, checked like everything else; raises a refusal that was swallowed."""
         if self._breach is not None:
@@ -198,6 +234,26 @@ class World:
     def close(self) -> None:
         """Take the session away and stop watching its connection."""
         self._opened.close()
+
+
+class _RunSession(Session):
+    """A session in a run's transaction whose world hears what the flow keeps and what it gives up."""
+
+    def __init__(self, connection: Connection, world: World) -> None:
+        super().__init__(connection, join_transaction_mode="create_savepoint")
+        self._world = world
+
+    def commit(self) -> None:
+        super().commit()
+        self._world.kept()
+
+    def rollback(self) -> None:
+        super().rollback()
+        self._world.rolled_back()
+
+    def close(self) -> None:
+        self._world.closed(unsaved=bool(self.new or self.dirty or self.deleted))
+        super().close()
 
 
 @contextmanager

@@ -374,12 +374,15 @@ def test_what_a_read_flow_leaves_in_its_session_is_refused_and_not_lost_silently
 
 
 def test_all_statements_of_a_read_see_one_moment(house: House) -> None:
+    def change(value: int) -> None:
+        with house.database.write() as connection:
+            connection.execute(update(Counter).values(value=value))
+
     @flow(id="counter.twice", title="Twice", effects=[reads("counter", Counter)])
     def twice(_params: Nothing, world: World) -> Value:
         """Read twice."""
         first = get_counter.function(_params, world).value
-        with house.database.write() as connection:
-            connection.execute(update(Counter).values(value=first + 1))
+        together(1, lambda _: change(first + 1))
         world.session.expire_all()
         return Value(value=get_counter.function(_params, world).value - first)
 

@@ -1,6 +1,7 @@
 """What a flow does is what it declared, however it says it; what can't be seen is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,10 +27,11 @@ from sqlalchemy.orm import aliased, joinedload, selectinload
 
 from flows.effects import deletes, reads, sends, writes
 from flows.envelope import Status
-from flows.models import run
+from flows.guard import UnseenSql
+from flows.models import outbox, run
 from flows.operation import flow
 from flows.world import World
-from tests.flows.house import Counter, House, Nothing, Person, Thing, Value
+from tests.flows.house import Counter, House, Nothing, Person, Thing, Value, add
 
 pytestmark = pytest.mark.db
 Act = Callable[[World], Any]
@@ -176,8 +178,71 @@ def test_a_flow_may_roll_back_to_where_its_session_began_and_go_on(house: House)
         world.session.rollback()
         world.session.execute(update(Counter).values(value=Counter.value + 1))
 
-    assert run_act(house, act).status is Status.DONE
-    assert house.counter() == 6
+    ran = run_act(house, act)
+    assert (ran.status, house.counter()) == (Status.DONE, 6)
+    assert [step.detail for step in house.run(ran.run_id).steps] == ["2 rows in 2 statements"]
+
+
+def test_what_a_flow_took_back_is_neither_recorded_nor_sent(house: House) -> None:
+    def take_back(_params: Nothing, world: World) -> Value:
+        world.session.execute(update(Counter).values(value=5))
+        world.send("email", to="ada@example.test", subject="x", text="y")
+        world.session.rollback()
+        return Value(value=1)
+
+    ran = house.write(replace(add, function=take_back, params=Nothing))
+
+    assert (ran.status, house.counter(), house.count(outbox)) == (Status.DONE, 0, 0)
+    assert house.run(ran.run_id).steps == ()
+
+
+@pytest.mark.parametrize("act", [lambda s: s.execute(update(Counter).values(value=5)), lambda s: s.add(Counter(id=2))])
+def test_a_session_that_is_closed_over_its_work_fails_the_run(house: House, act: Callable[[Any], Any]) -> None:
+    def lose(world: World) -> None:
+        with world.session as session:
+            act(session)
+
+    def keep(world: World) -> None:
+        with world.session as session:
+            session.execute(update(Counter).values(value=7))
+            session.commit()
+
+    ran = run_act(house, lose)
+    assert (ran.status, ran.code, house.counter()) == (Status.FAILED, "undeclared_effect", 0)
+    assert (run_act(house, keep).status, house.counter()) == (Status.DONE, 7)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_flow_reaches_the_database_through_its_world_alone(house: House, *, swallowed: bool) -> None:
+    def beside(world: World) -> None:
+        try:
+            with house.database.reading.connect() as connection:
+                connection.execute(select(Person.name)).all()
+        except UnseenSql:
+            if not swallowed:
+                raise
+
+    ran = run_act(house, beside)
+
+    assert (ran.status, ran.code) == (Status.FAILED, "unseen_sql")
+    with house.database.read() as connection:
+        assert connection.execute(select(Person.name)).scalars().all() == ["Ada"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "query_to_xml", "TABLE_TO_XML", "pg_read_file", "pg_ls_dir", "pg_stat_file", "lo_import", "dblink_exec",
+        "set_config", "pg_sleep_for", "pg_terminate_backend", "pg_cancel_backend", "pragma_table_info",
+        "load_extension", "readfile", "writefile",
+    ],
+)  # fmt: skip
+def test_functions_that_reach_elsewhere_are_refused_before_they_run(house: House, name: str) -> None:
+    function: Any = getattr(func, name)
+    ran = run_act(house, lambda world: world.session.execute(select(function("x"))))
+    assert (ran.status, ran.code) == (Status.FAILED, "unseen_sql")
+    ran = run_act(house, lambda world: world.session.execute(select(function("x").table_valued("name"))))
+    assert (ran.status, ran.code) == (Status.FAILED, "unseen_sql")
 
 
 def test_a_refusal_that_the_flow_swallows_fails_the_run(house: House) -> None:
