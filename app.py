@@ -158,7 +158,9 @@ def build(
         door=door,
         operators=operators,
         sessions=sessions,
-        proofs=Proofs(operators, throttle, settings, clock),
+        proofs=Proofs(
+            database=database, operators=operators, throttle=throttle, settings=settings, clock=clock, audit=audit
+        ),
         throttle=throttle,
         clients=clients,
         tokens=tokens,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, render_template, request
 from flask.typing import ResponseReturnValue
@@ -12,7 +13,7 @@ from auth.clients import Clients
 from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
 from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
 from auth.proofs import Proofs
-from auth.redirects import is_loopback_uri, is_only_local, shown_host
+from auth.redirects import CUSTOM, shown_host
 from auth.registration import InvalidClientMetadata, parse_registration
 from auth.server import Server
 from auth.sessions import Sessions, SignedIn, return_path, see_other
@@ -20,7 +21,7 @@ from core.clock import to_us
 from core.db import is_busy
 from core.errors import CsrfFailed, NotFound, NotSignedIn, ProofFailed, TooMany
 from core.http import json_answer, json_error, preflight, with_cors
-from core.settings import Settings
+from core.settings import Settings, is_loopback
 from policy.scopes import Scopes
 
 SHORT_CACHE = "public, max-age=300"
@@ -150,8 +151,8 @@ class ConsentPages:
             asked=asked,
             client_name="This program" if client is None else client.name,
             host=shown_host(asked.redirect_uri),
-            is_loopback=is_loopback_uri(asked.redirect_uri),
-            is_app=is_only_local((asked.redirect_uri,)) and not is_loopback_uri(asked.redirect_uri),
+            is_loopback=is_loopback(urlsplit(asked.redirect_uri).hostname or ""),
+            is_app=asked.redirect_uri in CUSTOM,
             groups=self.consents.groups(signed_in),
             ticked=ticked,
             needs_password=self.proofs.needs_password(signed_in),

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from auth.models import grant, operator, session
 from auth.passwords import Passwords
+from auth.throttle import email_key, forgive, proof_key
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import BadRequest, Conflict, NotFound, NotSignedIn
@@ -123,7 +124,11 @@ class Operators:
             self._note(connection, "operator.disabled", operator_id)
 
     def set_password(self, operator_id: str, password: str, *, must_change: bool = False) -> Operator:
-        """Replace a password; every session and every connection of this person ends; raise NotFound."""
+        """Replace a password; raise NotFound.
+
+        Every session and connection of this person ends, and so does every pause that failed tries brought: this is
+        how an administrator undoes a lock-out that a stranger made.
+        """
         stored = self._passwords.hash(password)
         now = to_us(self._clock.now())
         with self._database.write() as connection:
@@ -137,6 +142,7 @@ class Operators:
             if row is None:
                 raise NotFound
             self._cut_off(connection, operator_id, now)
+            forgive(connection, self._ids, now, email_key(row["email"]), proof_key(operator_id))
             self._note(connection, "operator.password_set", operator_id)
         return _operator(row)
 

@@ -38,7 +38,8 @@ def auth_routes(
     """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
     bp = Blueprint("auth", __name__)
     forms = SignInForms(sessions, sealer, ids, settings)
-    add_sign_in(bp, SignInPages(sessions, forms, SignIn(database, operators, throttle, audit), operators))
+    sign_in = SignIn(database, operators, throttle, audit)
+    add_sign_in(bp, SignInPages(sessions, forms, sign_in, operators, proofs))
     add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes)
     add_documents(bp, settings=settings, scopes=scopes)
     add_consent(bp, ConsentPages(server, consents, sessions, proofs))

@@ -199,9 +199,10 @@ class Sessions:
 
     def end(self, response: Response) -> None:
         """End this browser's session, in the database and in the browser."""
-        with self._database.write() as connection:
-            digest = digest_of(request.cookies.get(self.cookie, ""))
-            connection.execute(delete(session).where(session.c.digest == digest))
+        signed_in = self.current()
+        if signed_in is not None:  # anybody may ask, and only one can write at a time
+            with self._database.write() as connection:
+                connection.execute(delete(session).where(session.c.digest == signed_in.digest))
         g.pop("signed_in", None)
         self.set_cookie(response, self.cookie, "", timedelta(0))
 

@@ -8,9 +8,10 @@ from datetime import timedelta
 from flask import Blueprint, Response, render_template, request
 
 from auth.operators import Operator, Operators, normal_email
-from auth.passwords import SHORTEST, WeakPassword, require_strong
+from auth.passwords import SHORTEST, Busy, WeakPassword, require_strong
+from auth.proofs import Proofs
 from auth.sessions import Sessions, SignedIn, see_other
-from auth.throttle import Throttle, address_key, email_key, proof_key
+from auth.throttle import Throttle, address_key, email_key
 from core.db import Database
 from core.errors import AppError, CsrfFailed, NotSignedIn, ProofFailed, TooMany
 from core.http import from_own_page
@@ -78,7 +79,11 @@ class SignIn:
     def find(self, email: str, password: str) -> Operator | None:
         """Give the person of this pair; raise TooMany after too many failures of the address or the account."""
         attempt = self.throttle.begin(email_key(normal_email(email)), address_key(request.remote_addr))
-        person = self.operators.find_by_password(email, password)
+        try:
+            person = self.operators.find_by_password(email, password)
+        except Busy:
+            self.throttle.forget(attempt)
+            raise
         if person is None:
             tried = self.operators.find_by_email(email)
             self.note("sign_in.failed", None if tried is None else tried.id)
@@ -86,14 +91,6 @@ class SignIn:
         self.throttle.succeeded(attempt)
         self.note("sign_in.ok", person.id)
         return person
-
-    def is_password_of(self, signed_in: SignedIn, password: str) -> bool:
-        """Tell whether the signed-in person typed their own password; raise TooMany."""
-        attempt = self.throttle.begin(proof_key(signed_in.operator_id))
-        if not self.operators.has_password(signed_in.operator_id, password):
-            return False
-        self.throttle.succeeded(attempt)
-        return True
 
     def note(self, event: str, operator_id: str | None) -> None:
         """Write what happened into the audit."""
@@ -109,6 +106,7 @@ class SignInPages:
     forms: SignInForms
     sign_in: SignIn
     operators: Operators
+    proofs: Proofs
 
     def login(self) -> Response:
         """Show the sign-in form; whoever is signed in goes on."""
@@ -158,8 +156,7 @@ class SignInPages:
         old, new = request.form.get("password", ""), request.form.get("new_password", "")
         try:
             self.sessions.check_csrf(signed_in)
-            if not self.sign_in.is_password_of(signed_in, old):
-                raise ProofFailed("The current password is not right. Nothing was changed.")
+            self.proofs.check_password(signed_in, old)
             require_strong(new)
             if new == old:
                 raise WeakPassword("The new password is the current one.")

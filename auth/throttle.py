@@ -4,7 +4,7 @@ import ipaddress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Connection, func, insert, select, text, update
+from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from auth.models import login_event
 from core.clock import Clock, to_us
@@ -13,6 +13,7 @@ from core.errors import TooMany
 from core.ids import Ids, digest_of
 
 ADDRESS_FACTOR = 6  # many people sign in from one address: an office, a proxy
+PROOF_FACTOR = 4  # of a person, over all sessions; each session has its own count beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Key:
 
     digest: str
     factor: int = 1
+    is_forgiven: bool = True  # whether a success ends the count of the failures before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +75,30 @@ class Throttle:
         with self._database.write() as connection:
             connection.execute(update(login_event).where(login_event.c.id.in_(one.ids)).values(succeeded=True))
 
+    def forget(self, one: Try) -> None:
+        """Take back a try that was never judged."""
+        with self._database.write() as connection:
+            connection.execute(delete(login_event).where(login_event.c.id.in_(one.ids)))
+
     def _lock(self, connection: Connection, key: Key) -> None:
         # SQLite has one writer anyway; on PostgreSQL two counts of one key would not see each other's row.
         if not self._database.is_sqlite:
             number = int(key.digest[:15], 16)
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
 
+    def is_paused(self, key: Key) -> bool:
+        """Tell whether the next try under `key` would be refused."""
+        with self._database.read() as connection:
+            return self._pause(connection, key, to_us(self._clock.now())) > 0
+
     def _require_free(self, connection: Connection, key: Key, now: int) -> None:
-        since = self._last_success(connection, key) if key.factor == 1 else 0
-        waits = [self._wait(connection, key, now, since, limit) for limit in LIMITS]
-        if max(waits) > 0:
-            raise TooMany(retry_after=max(1, -(-max(waits) // 1_000_000)), detail="sign-in throttled")
+        pause = self._pause(connection, key, now)
+        if pause > 0:
+            raise TooMany(retry_after=max(1, -(-pause // 1_000_000)), detail="sign-in throttled")
+
+    def _pause(self, connection: Connection, key: Key, now: int) -> int:
+        since = self._last_success(connection, key) if key.is_forgiven else 0
+        return max(self._wait(connection, key, now, since, limit) for limit in LIMITS)
 
     def _wait(self, connection: Connection, key: Key, now: int, since: int, limit: Limit) -> int:
         """Give the microseconds until the try that fills the limit leaves the window; 0 when there is room."""
@@ -118,14 +133,25 @@ def address_key(address: str | None) -> Key:
     try:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
-        return Key(digest_of("address:unknown"), ADDRESS_FACTOR)
+        return Key(digest_of("address:unknown"), ADDRESS_FACTOR, is_forgiven=False)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     if isinstance(parsed, ipaddress.IPv6Address):
         parsed = ipaddress.ip_network((parsed, 64), strict=False).network_address
-    return Key(digest_of(f"address:{parsed}"), ADDRESS_FACTOR)
+    return Key(digest_of(f"address:{parsed}"), ADDRESS_FACTOR, is_forgiven=False)
 
 
 def proof_key(operator_id: str) -> Key:
     """Count by the person who proves a decision: apart from sign-in, so that strangers can't lock it."""
-    return Key(digest_of(f"proof:{operator_id}"))
+    return Key(digest_of(f"proof:{operator_id}"), PROOF_FACTOR)
+
+
+def session_key(session_digest: str) -> Key:
+    """Count by the browser session that proves a decision, so that a thief of one uses up that one's tries."""
+    return Key(digest_of(f"session:{session_digest}"))
+
+
+def forgive(connection: Connection, ids: Ids, now: int, *keys: Key) -> None:
+    """End the count of failures under `keys` (their pause too) at `now` (microseconds), in the caller's transaction."""
+    rows = [{"id": ids.new("le"), "key": key.digest, "at": now, "succeeded": True} for key in keys]
+    connection.execute(insert(login_event), rows)

@@ -347,18 +347,35 @@ def test_a_wrong_password_keeps_the_ticks_and_the_right_one_then_connects(server
     assert "code" in parse_qs(urlsplit(browser.sent_to or "").query)
 
 
-def test_guessing_the_proof_is_throttled(new_instance: Callable[[], Instance]):
+def test_a_thief_of_a_session_guesses_five_times_and_the_person_signs_in_again_and_decides(
+    new_instance: Callable[[], Instance],
+):
     with Served(new_instance()) as served:
-        browser, client = signed_in(served.base_url), new_client(served.base_url)
-        fields = filled_form(browser, client)
-        wrong = [answer_form(browser, replaced(fields, password=f"guess {n}")).status for n in range(7)]
-        right = answer_form(browser, fields)
-        served.clock.move(minutes=16)
-        later = answer_form(browser, fields)
+        stolen, client = signed_in(served.base_url), new_client(served.base_url)
+        fields = filled_form(stolen, client)
+        wrong = [answer_form(stolen, replaced(fields, password=f"guess {n}")) for n in range(7)]
+        right = answer_form(stolen, fields)
+        fresh = signed_in(served.base_url)
 
-        assert wrong == [403] * 5 + [429] * 2
-        assert (right.status, int(right.headers["retry-after"]) <= 900) == (429, True)
-        assert code_in(later)
+        assert [answer.status for answer in wrong] == [403] * 5 + [303] * 2
+        assert {urlsplit(answer.headers["location"]).path for answer in (*wrong[5:], right)} == {"/login"}
+        assert code_in(answer_form(fresh, filled_form(fresh, client)))
+
+
+def test_guesses_over_many_sessions_are_throttled_by_the_person(new_instance: Callable[[], Instance]):
+    with Served(new_instance()) as served:
+        client = new_client(served.base_url)
+        statuses = []
+        for _ in range(5):
+            stolen = signed_in(served.base_url)
+            fields = filled_form(stolen, client)
+            statuses += [answer_form(stolen, replaced(fields, password=f"guess {n}")).status for n in range(4)]
+        paused = answer_form(stolen, fields)
+        served.clock.move(minutes=16)
+
+        assert statuses == [403] * 20
+        assert (paused.status, 0 < int(paused.headers["retry-after"]) <= 900) == (429, True)
+        assert code_in(answer_form(stolen, fields))
 
 
 def test_c02_on_https_every_cookie_is_bound_to_the_host_and_to_https(new_instance: Callable[[], Instance]):
@@ -404,6 +421,8 @@ def test_c20_looking_grants_nothing_and_the_answer_is_a_303(server):
     [
         ("https://claude.ai/api/mcp/auth_callback", "claude.ai", False),
         ("http://localhost:5/callback", "localhost:5", True),
+        ("https://127.0.0.1:5/callback", "127.0.0.1:5", True),
+        ("https://localhost:5/callback", "localhost:5", True),
         ("cursor://anysphere.cursor-mcp/oauth/callback", "cursor:", True),
     ],
 )

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text
 
+from policy.models import audit
 from tests.auth.served import Served
 from tests.support.browser import FormBrowser
 from tests.support.oauth import FORM, RawOAuth, token_for
@@ -142,6 +143,18 @@ def test_a_success_forgives_the_failures_before_it(served):
         browser = FormBrowser(served.base_url)
         assert [try_sign_in(browser, ALICE.email, "wrong") for _ in range(4)] == [401] * 4
         assert try_sign_in(browser, ALICE.email, ALICE.password) == 200
+
+
+def test_a_new_password_from_the_command_line_ends_the_pause_that_a_stranger_made(served):
+    stranger = FormBrowser(served.base_url)
+    for n in range(6):
+        try_sign_in(stranger, ALICE.email, f"guess {n}")
+    locked_out = try_sign_in(FormBrowser(served.base_url), ALICE.email, ALICE.password)
+    served.instance.run("operator", "password", ALICE.email, env={"COUNTERSIGN_OPERATOR_PASSWORD": NEW})
+    served.clock.move(seconds=60)  # the command had the machine's clock
+
+    assert locked_out == 429
+    assert try_sign_in(FormBrowser(served.base_url), ALICE.email, NEW) == 200
 
 
 def test_the_spelling_of_an_address_is_no_way_around_the_throttle(served):
@@ -281,6 +294,13 @@ def test_signing_out_ends_the_session_on_the_server(server):
     assert not is_signed_in(server.base_url, session)
 
 
+def test_signing_out_without_a_session_waits_for_no_writer(served):
+    with served.parts.database.writing.begin():  # SQLite has one place to write, and it is taken
+        answer = send("POST", f"{served.base_url}/logout", [FORM, ("Cookie", f"{COOKIE}=cs_ss_{'a' * 43}")], b"")
+
+    assert (answer.status, urlsplit(answer.headers["location"]).path) == (303, "/login")
+
+
 def test_another_site_can_neither_sign_out_nor_in(server):
     browser = signed_in(server.base_url)
     by_get = browser.open("/logout")
@@ -368,6 +388,20 @@ def set_must_change(instance: Instance, email: str) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE cs_operator SET must_change = true WHERE email = :email"), {"email": email})
     engine.dispose()
+
+
+def test_every_refused_proof_is_on_record_without_a_secret(served):
+    browser = signed_in(served.base_url)
+    wanted = [("", NEW), *[("wrong-guess", NEW)] * 5]
+    statuses = [change_password(browser, old, new) for old, new in wanted]
+    with served.parts.database.read() as connection:
+        rows = connection.execute(select(audit).where(audit.c.event == "proof.failed")).mappings().all()
+
+    assert statuses == [403] * 6
+    assert sorted(row["code"] for row in rows) == ["missing", "session_ended", *["wrong"] * 4]
+    assert {row["operator_id"] for row in rows} == {served.parts.operators.find_by_email(ALICE.email).id}
+    assert "wrong-guess" not in str(rows)
+    assert urlsplit(browser.open("/runs").url).path == "/login"
 
 
 # --- changed connections ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """auth/proofs.py: when a session alone decides, and when a password must."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -43,12 +45,40 @@ class Count:
     def succeeded(self, _: Try) -> None:
         self.forgiven += 1
 
+    def is_paused(self, _: Key) -> bool:
+        return False
+
+
+class NoDatabase:
+    """Stands for the database."""
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        yield
+
+
+class NoAudit:
+    """Stands for the audit; what it holds is tested over HTTP."""
+
+    def row(self, *_: object, **__: object) -> None:
+        """Make nothing."""
+
+    def write(self, *_: object) -> None:
+        """Write nothing."""
+
 
 def proofs(base_url: str, count: Count | None = None) -> Proofs:
     settings = Settings(
         base_url=base_url, port=1, instance=Path("/x"), database_url="sqlite:///x", secret_keys=(), production=True
     )
-    return Proofs(OnePassword(), count or Count(), settings, StoppedClock())
+    return Proofs(
+        database=NoDatabase(),
+        operators=OnePassword(),
+        throttle=count or Count(),
+        settings=settings,
+        clock=StoppedClock(),
+        audit=NoAudit(),
+    )
 
 
 def person(**since: float) -> SignedIn:

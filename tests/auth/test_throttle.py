@@ -2,7 +2,7 @@
 
 import pytest
 
-from auth.throttle import address_key, email_key, proof_key
+from auth.throttle import address_key, email_key, proof_key, session_key
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,8 @@ def test_two_subscribers_are_two(one, other):
 def test_a_stranger_who_fails_to_sign_in_does_not_lock_the_decisions_of_the_person():
     assert email_key("op_1") != proof_key("op_1")
     assert "op_1" not in proof_key("op_1").digest
+
+
+def test_a_thief_of_one_session_does_not_use_up_the_tries_of_another():
+    assert len({session_key("a").digest, session_key("b").digest, proof_key("a").digest}) == 3
+    assert session_key("a").factor < proof_key("a").factor
