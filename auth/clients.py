@@ -8,11 +8,13 @@ from typing import Any
 
 import orjson
 from authlib.oauth2.rfc6749 import ClientMixin
-from sqlalchemy import bindparam, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
-from auth.models import client, grant
+from auth.models import client, grant, login_event
+from auth.purge import KEPT, purge
 from auth.redirects import matches
 from auth.registration import Registration
+from auth.throttle import Key, address_key, is_one_subscriber, lock
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import NotFound, TooMany
@@ -23,6 +25,12 @@ ID = re.compile(r"[!-~]{1,255}", re.ASCII)
 REGISTERED, LOCAL = "registered", "local"
 FLOOD = 300  # registrations in an hour of which nobody has used one: more is no people connecting
 FLOOD_WITHIN = timedelta(hours=1)
+ADDRESS_FLOOD = 20  # the same of one network address
+ADDRESS_WITHIN = timedelta(minutes=10)
+UNUSED_KEPT = timedelta(days=30)
+AT_A_TIME = 200
+EVERYBODY = Key(digest_of("registrations"))
+UNUSED = ~exists().where(grant.c.client_id == client.c.id)
 LIVING = select(client).where(client.c.id == bindparam("id"), client.c.removed_at.is_(None))
 
 
@@ -113,11 +121,13 @@ class Clients:
             rows = connection.execute(newest).mappings().all()
         return [_client(row) for row in rows]
 
-    def register(self, wanted: Registration) -> Registered:
-        """Store a new client (RFC 7591); raise TooMany in a flood of registrations that nobody uses."""
-        self._require_no_flood()
+    def register(self, wanted: Registration, address: str | None) -> Registered:
+        """Store a new client (RFC 7591); raise TooMany in a flood of registrations that nobody uses.
+
+        They are counted of one network address first, where `address` is one subscriber's, then of everybody.
+        """
         secret = None if wanted.auth_method == "none" else self._ids.token("cs_cs")
-        row = {
+        row: dict[str, Any] = {
             "id": self._ids.new("cl"),
             "kind": REGISTERED,
             "name": wanted.name,
@@ -128,6 +138,11 @@ class Clients:
             "created_at": to_us(self._clock.now()),
         }
         with self._database.write() as connection:
+            lock(connection, EVERYBODY)
+            self._forget_unused(connection)
+            if is_one_subscriber(address):
+                self._count_address(connection, _registrations(address), row["id"])
+            self._require_no_flood(connection)
             connection.execute(insert(client), row)
             self._audit.write(connection, self._audit.row("client.registered", client_id=row["id"]))
         return Registered(_client(row), secret, wanted.metadata())
@@ -146,17 +161,32 @@ class Clients:
             )
             self._audit.write(connection, self._audit.row("client.removed", client_id=client_id))
 
-    def _require_no_flood(self) -> None:
+    def _forget_unused(self, connection: Connection) -> None:
+        over = to_us(self._clock.now() - UNUSED_KEPT)
+        unused = select(client.c.id).where(client.c.kind == REGISTERED, client.c.created_at < over, UNUSED)
+        connection.execute(delete(client).where(client.c.id.in_(unused.limit(AT_A_TIME))))
+
+    def _count_address(self, connection: Connection, key: Key, client_id: str) -> None:
+        # The try has the id of its client, which tells whether anybody has used it.
+        now = self._clock.now()
+        used = exists().where(grant.c.client_id == login_event.c.id)
+        of_address = (login_event.c.key == key.digest, login_event.c.at > to_us(now - ADDRESS_WITHIN))
+        unused = select(func.count()).select_from(login_event).where(*of_address, ~used)
+        if connection.execute(unused).scalar_one() >= ADDRESS_FLOOD:
+            raise TooMany("Too many new clients from this address. Try again later.", retry_after=600)
+        purge(connection, login_event.c.id, login_event.c.at, to_us(now - KEPT))
+        tried = {"id": client_id, "key": key.digest, "at": to_us(now), "succeeded": False}
+        connection.execute(insert(login_event), tried)
+
+    def _require_no_flood(self, connection: Connection) -> None:
         since = to_us(self._clock.now() - FLOOD_WITHIN)
-        unused = (
-            select(func.count())
-            .select_from(client)
-            .where(client.c.kind == REGISTERED, client.c.created_at > since)
-            .where(~exists().where(grant.c.client_id == client.c.id))
-        )
-        with self._database.read() as connection:
-            if connection.execute(unused).scalar_one() >= FLOOD:
-                raise TooMany("Too many new clients. Try again later.", retry_after=600)
+        unused = select(func.count()).select_from(client).where(client.c.kind == REGISTERED, UNUSED)
+        if connection.execute(unused.where(client.c.created_at > since)).scalar_one() >= FLOOD:
+            raise TooMany("Too many new clients. Try again later.", retry_after=600)
+
+
+def _registrations(address: str | None) -> Key:
+    return Key(digest_of(f"registrations:{address_key(address).digest}"))
 
 
 def _client(row: Any) -> Client:

@@ -13,6 +13,7 @@ from auth.authorize import Asked, answer_location
 from auth.clients import Client, Clients
 from auth.grants import granted_before
 from auth.models import auth_code, authorization_request, grant
+from auth.purge import KEPT, purge
 from auth.sessions import SignedIn, require_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
@@ -119,6 +120,8 @@ class Consents:
             "expires_at": to_us(now + self._settings.lifetimes.authorization_request),
         }
         with self._database.write() as connection:
+            over = to_us(now - KEPT)
+            purge(connection, authorization_request.c.id, authorization_request.c.expires_at, over)
             connection.execute(insert(authorization_request), row)
         return _request(row)
 
@@ -213,6 +216,7 @@ class Consents:
             "created_at": to_us(now),
             "expires_at": to_us(now + self._settings.lifetimes.auth_code),
         }
+        purge(connection, auth_code.c.digest, auth_code.c.expires_at, to_us(now - KEPT))
         connection.execute(insert(auth_code), one_code)
         answered = update(authorization_request).where(authorization_request.c.id == row["id"])
         connection.execute(answered.values(decision="allow", grant_id=grant_id))

@@ -24,14 +24,14 @@ session = db.Table(
     Column("created_at", BigInteger, nullable=False),
     Column("signed_in_at", BigInteger, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
 )
 
 login_event = db.Table(
     "cs_login_event",
     Column("id", String(40), primary_key=True),
     Column("key", String(64), nullable=False),  # digest of the e-mail address, or of the network address
-    Column("at", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False, index=True),
     Column("succeeded", Boolean, nullable=False),
     Index("ix_cs_login_event_key", "key", "at"),
 )
@@ -45,7 +45,7 @@ client = db.Table(
     Column("auth_method", String(32), nullable=False),  # none | client_secret_basic | client_secret_post
     Column("redirect_uris", Text, nullable=False),  # JSON list
     Column("registration", Text, nullable=False),  # JSON: the metadata as registered, without nulls
-    Column("created_at", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False, index=True),
     Column("removed_at", BigInteger),
 )
 
@@ -53,7 +53,7 @@ grant = db.Table(
     "cs_grant",
     Column("id", String(40), primary_key=True),
     Column("operator_id", String(40), nullable=False),
-    Column("client_id", String(255), nullable=False),
+    Column("client_id", String(255), nullable=False, index=True),
     Column("scopes", Text, nullable=False),  # space separated
     Column("resource", Text, nullable=False),
     Column("version", Integer, nullable=False),  # +1 with every change of scopes
@@ -74,7 +74,7 @@ authorization_request = db.Table(
     Column("code_challenge", String(128), nullable=False),
     Column("resource", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
     Column("decision", String(8)),  # allow | deny
     Column("grant_id", String(40)),
 )
@@ -87,7 +87,7 @@ auth_code = db.Table(
     Column("redirect_uri", Text, nullable=False),
     Column("code_challenge", String(128), nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
     Column("used_at", BigInteger),
 )
 

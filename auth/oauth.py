@@ -34,7 +34,7 @@ def add_machine_endpoints(bp: Blueprint, *, server: Server, clients: Clients, sc
     def register() -> Response:
         if not request.mimetype == "application/json" and not request.mimetype.endswith("+json"):
             raise InvalidClientMetadata("Send the registration as application/json.")
-        made = clients.register(parse_registration(request.get_data(), scopes))
+        made = clients.register(parse_registration(request.get_data(), scopes), request.remote_addr)
         body = {"client_id": made.client.id, "client_id_issued_at": to_us(made.client.created_at) // 1_000_000}
         if made.secret is not None:
             body |= {"client_secret": made.secret, "client_secret_expires_at": 0}

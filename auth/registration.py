@@ -16,7 +16,10 @@ MOST_REDIRECTS = 20
 LONGEST_NAME = 200
 LONGEST_TEXT = 500
 KEPT_TEXTS = ("client_uri", "logo_uri", "tos_uri", "policy_uri", "software_id", "software_version")
+LONGEST_REDIRECTS = 8000  # characters of all addresses together
 UNNAMED = "Unnamed client"
+BLANKS = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters and symbols that show nothing
+MARKS_TOO_MANY = 3  # more than two on one letter cover the lines around it
 
 
 class InvalidRedirectUri(BadRequest):
@@ -78,9 +81,21 @@ def parse_registration(raw: bytes, scopes: Scopes) -> Registration:
 
 
 def clean_name(text: str) -> str:
-    """Give `text` without what can't be seen or turns the text around it; white space runs become one space."""
-    visible = (" " if unicodedata.category(c) in ("Zs", "Zl", "Zp", "Cc") else c for c in text)
-    return " ".join("".join(c for c in visible if unicodedata.category(c)[0] != "C").split())
+    """Give `text` without what can't be seen or turns the text around it; white space runs become one space.
+
+    Of combining marks two in a row are kept; without a letter or a digit nothing is left.
+    """
+    visible, marks = [], 0
+    for c in text:
+        category = unicodedata.category(c)
+        if category in ("Zs", "Zl", "Zp", "Cc"):
+            visible.append(" ")
+        elif category[0] != "C" and c not in BLANKS:
+            marks = marks + 1 if category[0] == "M" else 0
+            if marks < MARKS_TOO_MANY:
+                visible.append(c)
+    name = " ".join("".join(visible).split())
+    return name if any(unicodedata.category(c)[0] in "LN" for c in name) else ""
 
 
 def _redirect_uris(given: object) -> tuple[str, ...]:
@@ -88,6 +103,8 @@ def _redirect_uris(given: object) -> tuple[str, ...]:
         raise InvalidRedirectUri("redirect_uris must be a list with at least one address.")
     if len(given) > MOST_REDIRECTS:
         raise InvalidRedirectUri(f"redirect_uris has more than {MOST_REDIRECTS} addresses.")
+    if sum(len(uri) for uri in given if isinstance(uri, str)) > LONGEST_REDIRECTS:
+        raise InvalidRedirectUri(f"redirect_uris has more than {LONGEST_REDIRECTS} characters.")
     for position, uri in enumerate(given):
         if not isinstance(uri, str) or not may_be_registered(uri):
             raise InvalidRedirectUri(

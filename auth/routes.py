@@ -38,7 +38,7 @@ def auth_routes(
     """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
     bp = Blueprint("auth", __name__)
     forms = SignInForms(sessions, sealer, ids, settings)
-    sign_in = SignIn(database, operators, throttle, audit)
+    sign_in = SignIn(database, operators, throttle, audit, settings)
     add_sign_in(bp, SignInPages(sessions, forms, sign_in, operators, proofs))
     add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes)
     add_documents(bp, settings=settings, scopes=scopes)

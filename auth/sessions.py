@@ -15,6 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from auth.models import operator, session
 from auth.operators import Operator, lock_living
+from auth.purge import purge
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import BadRequest, CsrfFailed, NotSignedIn
@@ -192,6 +193,7 @@ class Sessions:
                 raise NotSignedIn
             old = digest_of(request.cookies.get(self.cookie, ""))
             connection.execute(delete(session).where(session.c.digest == old))
+            purge(connection, session.c.digest, session.c.expires_at, to_us(now))
             connection.execute(insert(session), row)
         g.pop("signed_in", None)
         life = self._life(remembered=True) if remember else None

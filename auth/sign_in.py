@@ -11,7 +11,7 @@ from auth.operators import Operator, Operators, normal_email
 from auth.passwords import SHORTEST, Busy, WeakPassword, require_strong
 from auth.proofs import Proofs
 from auth.sessions import Sessions, SignedIn, see_other
-from auth.throttle import Throttle, address_key, email_key
+from auth.throttle import Key, Throttle, address_key, email_key, is_one_subscriber
 from core.db import Database
 from core.errors import AppError, CsrfFailed, NotSignedIn, ProofFailed, TooMany
 from core.http import from_own_page
@@ -75,10 +75,11 @@ class SignIn:
     operators: Operators
     throttle: Throttle
     audit: Audit
+    settings: Settings
 
     def find(self, email: str, password: str) -> Operator | None:
         """Give the person of this pair; raise TooMany after too many failures of the address or the account."""
-        attempt = self.throttle.begin(email_key(normal_email(email)), address_key(request.remote_addr))
+        attempt = self.throttle.begin(*self._keys(email))
         try:
             person = self.operators.find_by_password(email, password)
         except Busy:
@@ -91,6 +92,14 @@ class SignIn:
         self.throttle.succeeded(attempt)
         self.note("sign_in.ok", person.id)
         return person
+
+    def _keys(self, email: str) -> list[Key]:
+        keys = [email_key(normal_email(email))]
+        # Behind a proxy that nobody told us of, everybody has its address, and one stranger would lock all out.
+        behind_proxy = self.settings.production and not self.settings.trusted_proxies
+        if is_one_subscriber(request.remote_addr) or not behind_proxy:
+            keys.append(address_key(request.remote_addr))
+        return keys
 
     def note(self, event: str, operator_id: str | None) -> None:
         """Write what happened into the audit."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from auth.models import login_event
+from auth.purge import KEPT, purge
 from core.clock import Clock, to_us
 from core.db import Database
 from core.errors import TooMany
@@ -64,8 +65,9 @@ class Throttle:
             for name, key in zip(names, keys, strict=True)
         ]
         with self._database.write() as connection:
+            purge(connection, login_event.c.id, login_event.c.at, to_us(now - KEPT))
             for key in sorted(keys, key=lambda key: key.digest):  # one order of locks
-                self._lock(connection, key)
+                lock(connection, key)
                 self._require_free(connection, key, to_us(now))
             connection.execute(insert(login_event), rows)
         return Try(tuple(names))
@@ -79,12 +81,6 @@ class Throttle:
         """Take back a try that was never judged."""
         with self._database.write() as connection:
             connection.execute(delete(login_event).where(login_event.c.id.in_(one.ids)))
-
-    def _lock(self, connection: Connection, key: Key) -> None:
-        # SQLite has one writer anyway; on PostgreSQL two counts of one key would not see each other's row.
-        if not self._database.is_sqlite:
-            number = int(key.digest[:15], 16)
-            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
 
     def is_paused(self, key: Key) -> bool:
         """Tell whether the next try under `key` would be refused."""
@@ -123,6 +119,14 @@ class Throttle:
         return connection.execute(last).scalar() or 0
 
 
+def lock(connection: Connection, key: Key) -> None:
+    """Let one transaction after the other count `key`."""
+    # SQLite has one writer anyway; on PostgreSQL two counts of one key would not see each other's row.
+    if connection.dialect.name != "sqlite":
+        number = int(key.digest[:15], 16)
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
 def email_key(email: str) -> Key:
     """Count by the account that is tried, whether it exists or not."""
     return Key(digest_of(f"email:{email}"))
@@ -139,6 +143,14 @@ def address_key(address: str | None) -> Key:
     if isinstance(parsed, ipaddress.IPv6Address):
         parsed = ipaddress.ip_network((parsed, 64), strict=False).network_address
     return Key(digest_of(f"address:{parsed}"), ADDRESS_FACTOR, is_forgiven=False)
+
+
+def is_one_subscriber(address: str | None) -> bool:
+    """Tell whether `address` can be one subscriber's: what comes from this machine or by a socket is the proxy's."""
+    try:
+        return not ipaddress.ip_address(address or "").is_loopback
+    except ValueError:
+        return False
 
 
 def proof_key(operator_id: str) -> Key:

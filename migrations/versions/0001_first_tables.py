@@ -60,13 +60,13 @@ def _create_auth() -> None:
         Column("created_at", BigInteger, nullable=False),
         Column("signed_in_at", BigInteger, nullable=False),
         Column("seen_at", BigInteger, nullable=False),
-        Column("expires_at", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, nullable=False, index=True),
     )
     op.create_table(
         "cs_login_event",
         Column("id", String(40), primary_key=True),
         Column("key", String(64), nullable=False),
-        Column("at", BigInteger, nullable=False),
+        Column("at", BigInteger, nullable=False, index=True),
         Column("succeeded", Boolean, nullable=False),
         Index("ix_cs_login_event_key", "key", "at"),
     )
@@ -79,14 +79,14 @@ def _create_auth() -> None:
         Column("auth_method", String(32), nullable=False),
         Column("redirect_uris", Text, nullable=False),
         Column("registration", Text, nullable=False),
-        Column("created_at", BigInteger, nullable=False),
+        Column("created_at", BigInteger, nullable=False, index=True),
         Column("removed_at", BigInteger),
     )
     op.create_table(
         "cs_grant",
         Column("id", String(40), primary_key=True),
         Column("operator_id", String(40), nullable=False),
-        Column("client_id", String(255), nullable=False),
+        Column("client_id", String(255), nullable=False, index=True),
         Column("scopes", Text, nullable=False),
         Column("resource", Text, nullable=False),
         Column("version", Integer, nullable=False),
@@ -106,7 +106,7 @@ def _create_auth() -> None:
         Column("code_challenge", String(128), nullable=False),
         Column("resource", Text, nullable=False),
         Column("created_at", BigInteger, nullable=False),
-        Column("expires_at", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, nullable=False, index=True),
         Column("decision", String(8)),
         Column("grant_id", String(40)),
     )
@@ -118,7 +118,7 @@ def _create_auth() -> None:
         Column("redirect_uri", Text, nullable=False),
         Column("code_challenge", String(128), nullable=False),
         Column("created_at", BigInteger, nullable=False),
-        Column("expires_at", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, nullable=False, index=True),
         Column("used_at", BigInteger),
     )
     op.create_table(

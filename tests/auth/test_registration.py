@@ -65,7 +65,17 @@ def test_unknown_members_are_dropped():
 
 @pytest.mark.parametrize(
     "redirect_uris",
-    [None, [], "https://a.example/", [1], [None], {}, ["javascript:alert(1)"], ["https://a.example/cb"] * 200],
+    [
+        None,
+        [],
+        "https://a.example/",
+        [1],
+        [None],
+        {},
+        ["javascript:alert(1)"],
+        ["https://a.example/cb"] * 200,
+        ["https://a.example/" + "a" * 1700] * 5,
+    ],
 )
 def test_redirect_uris_that_cannot_be_taken(redirect_uris):
     with pytest.raises(InvalidRedirectUri):
@@ -103,3 +113,16 @@ def test_a_name_keeps_no_control_and_no_direction_marks():
     assert clean_name("Ba\u202enk\x00\n  of\u2028 it\u200b\ud83d") == "Bank of it"
     assert parse(client_name="\u202e").name == "Unnamed client"
     assert parse(client_name="<script>").name == "<script>"  # harmless: every page escapes it
+
+
+@pytest.mark.parametrize("blank", ["\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "...", "\U0001f512", "\u0301", ""])
+def test_a_name_that_names_nothing_is_none(blank):
+    assert clean_name(blank) == ""
+    assert parse(client_name=blank * 3).name == "Unnamed client"
+
+
+def test_a_name_is_not_stretched_by_blank_letters_and_not_piled_up_by_marks():
+    assert clean_name("Ba\u3164\u2800nk") == "Bank"
+    assert clean_name("Zo\u0308\u0301" + "\u0336\u200b" * 90 + "e") == "Zo\u0308\u0301e"
+    assert clean_name("7-Eleven") == "7-Eleven"
+    assert clean_name("\u0932\u0947") == "\u0932\u0947"  # a letter with the vowel that belongs to it
