@@ -96,7 +96,9 @@ def test_without_the_right_password_nothing_is_approved_and_the_note_is_kept(
     assert state_of(house, agent, asked) is Status.CONFIRMATION_PENDING
 
 
-def test_the_fifth_wrong_password_ends_the_session_and_nothing_is_approved(house: House, alice: Reader, asked: Envelope) -> None:
+def test_the_fifth_wrong_password_ends_the_session_and_nothing_is_approved(
+    house: House, alice: Reader, asked: Envelope
+) -> None:
     page = alice.open(path_of(asked))
     answers = [alice.sent(page, "Approve", password=f"guess {number}") for number in range(6)]
 
