@@ -211,8 +211,8 @@ class Confirmations:
         """Show what waits for this person's decision, oldest first."""
         with self._database.read() as connection:
             found = stored.waiting_for(connection, approver.operator_id, self._now())
-        asked = [one for one in found if self._state(one) is State.PENDING]
-        return [view_of(one, State.PENDING, self._flow(one), None) for one in asked]
+        views = [view_of(one, self._state(one), self._flow(one), None) for one in found]
+        return [view for view in views if view.state is State.PENDING]
 
     def end_overdue(self) -> int:
         """Move every confirmation whose time is over to expired and erase its arguments; say how many."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.clock import from_us
-from flows.arguments import held_arguments, parse_arguments, shown
+from flows.arguments import InvalidArguments, held_arguments, parse_arguments, shown
 from flows.operation import Flow, Rule
 from policy.stored import State, Stored
 
@@ -45,7 +45,14 @@ class ConfirmationView:
 
 
 def view_of(stored: Stored, state: State, flow: Flow | None, ran_before: RanBefore | None) -> ConfirmationView:
-    """Give the view of a stored confirmation; `flow` is its declaration, None when that is gone or has changed."""
+    """Give the view of a stored confirmation; `flow` is its declaration, None when that is gone or has changed.
+
+    Arguments that the declaration no longer takes are gone, and so is the time of a call that can't run any more.
+    """
+    try:
+        arguments = _shown(stored, flow)
+    except InvalidArguments:
+        state, arguments = State.EXPIRED, None
     return ConfirmationView(
         id=stored.id,
         state=state,
@@ -58,7 +65,7 @@ def view_of(stored: Stored, state: State, flow: Flow | None, ran_before: RanBefo
         digest=stored.digest,
         summary=stored.summary,
         reason=stored.reason,
-        arguments=_shown(stored, flow),
+        arguments=arguments,
         created_at=from_us(stored.created_at),
         expires_at=from_us(stored.expires_at),
         decided_at=_moment(stored.decided_at),

@@ -11,7 +11,7 @@ from core.settings import Lifetimes
 from flows.caller import Role
 from flows.envelope import Refusal, Status
 from flows.models import run
-from flows.operation import Rule
+from flows.operation import Params, Rule
 from flows.registry import Registry
 from policy.models import audit, confirm_token, confirmation
 from policy.refusals import AlreadyDecided, ConfirmationExpired, ConfirmationSpent, NotYours
@@ -332,6 +332,20 @@ def test_a_flow_that_changed_ends_its_open_questions(house):
     assert (view.state, view.flow, newer.waiting(ALICE)) == (State.EXPIRED, None, [])
     with pytest.raises(ConfirmationExpired):
         newer.decide(asked.waiting.confirmation_id, ALICE, approve=True, note=None, proof=house.proof())
+
+
+def test_a_flow_that_changed_without_a_new_version_ends_them_too_and_breaks_no_page(house):
+    class RenamedRefund(Params):
+        order: str
+
+    asked = house.ask()
+    changed = Registry((replace(orders_refund, params=RenamedRefund, asks="Refund {order}"), *FLOWS[1:]))
+    newer = house.confirmations_of(changed, house.settings)
+
+    view = newer.view(asked.waiting.confirmation_id, ALICE)
+
+    assert (view.state, view.arguments, newer.waiting(ALICE)) == (State.EXPIRED, None, [])
+    assert view.summary == "Refund 45.00 EUR of order 1042"
 
 
 def test_a_token_alone_gives_back_its_call_while_it_can_run(house):
