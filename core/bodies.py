@@ -8,8 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from io import BytesIO
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -40,8 +39,14 @@ class WholeBodies:
         return self._app(environ, start)
 
     def _read(self, environ: WSGIEnvironment) -> bytes:
-        with self._deadlines.watching(environ.get("gunicorn.socket")):
+        connection: socket.socket | None = environ.get("gunicorn.socket")
+        if connection is not None:
+            self._deadlines.watch(connection)
+        try:
             body: bytes = environ["wsgi.input"].read(self._limit + 1)
+        finally:
+            if connection is not None:
+                self._deadlines.leave(connection)
         return body
 
 
@@ -51,33 +56,30 @@ class _Deadlines:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._watched: dict[socket.socket, float] = {}
+        self._watched: dict[socket.socket, float] = {}  # each step on it is a single one of the interpreter's
         self._process = 0
 
-    @contextmanager
-    def watching(self, connection: socket.socket | None) -> Iterator[None]:
-        if connection is None:
-            yield
-            return
+    def watch(self, connection: socket.socket) -> None:
+        if self._process != os.getpid():
+            self._start()
+        self._watched[connection] = time.monotonic() + self._seconds
+
+    def leave(self, connection: socket.socket) -> None:
+        self._watched.pop(connection, None)
+
+    def _start(self) -> None:
         with self._lock:
             if self._process != os.getpid():  # a forked child has no thread of its parent's
-                self._process, self._watched = os.getpid(), {}
+                self._watched = {}
+                self._process = os.getpid()
                 threading.Thread(target=self._look, name="body-deadlines", daemon=True).start()
-            self._watched[connection] = time.monotonic() + self._seconds
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._watched.pop(connection, None)
 
     def _look(self) -> None:
         while True:
             time.sleep(LOOK_SECONDS)
             now = time.monotonic()
-            with self._lock:
-                late = [connection for connection, end in self._watched.items() if end <= now]
-                for connection in late:
-                    del self._watched[connection]
+            for connection, end in list(self._watched.items()):
+                if end <= now and self._watched.pop(connection, None) == end:
                     _shut(connection)
 
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 MOST_WAITING = 5_000  # calls; the next one waits until there is room
 LARGEST_GROUP = 500
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.1
 RETRY_SECONDS = 0.25
 CLOSE_SECONDS = 10.0
 

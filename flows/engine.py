@@ -27,7 +27,7 @@ from flows.envelope import Status
 from flows.guard import Limits, UndeclaredEffect, UnseenSql, confined, install_guard
 from flows.inert import ResultTooLarge, inert
 from flows.marks import marks_of
-from flows.operation import Flow, FlowError, Source
+from flows.operation import Flow, FlowError, Params, Source
 from flows.outbox import Outbox
 from flows.retries import NeverInOrder, Retries, random_pause
 from flows.runs import Held, Runs
@@ -134,13 +134,13 @@ class Engine:
 
     def read(self, admitted: Admitted, record_row: Callable[[Ran], Mapping[str, Any]]) -> Ran:
         """Run a read-only flow; the run and its audit row are written behind, together."""
-        started_at, flow = self._clock.now(), admitted.flow
-        with closing(self._reading_world(flow, admitted.caller)) as world:
+        row = self._row(admitted, "read", self._clock.now())  # first: a flow may change the lists in its params
+        with closing(self._reading_world(admitted.flow, admitted.caller)) as world:
             try:
-                ran = Ran(admitted.run_id, Status.DONE, self._result_of(admitted, world), None, None)
+                result = self._result_of(admitted, world, admitted.arguments.params)
+                ran = Ran(admitted.run_id, Status.DONE, result, None, None)
             except Exception as error:  # noqa: BLE001 - whatever a flow raises ends its run, and is said
                 ran = self._failed(admitted, error)
-        row = self._row(admitted, "read", started_at)
         row.update(status=ran.status.value, code=ran.code, message=ran.message, ended_at=to_us(self._clock.now()))
         self._traces.put(row, world.steps.rows_of(admitted.run_id), record_row(ran))
         return ran
@@ -235,7 +235,8 @@ class Engine:
             with _refusable(), closing(self._working_world(admitted, connection, deadline, only_reads=True)) as looking:
                 recheck(looking)
             with closing(self._working_world(admitted, connection, deadline)) as world:
-                ran = Ran(admitted.run_id, Status.DONE, self._result_of(admitted, world), None, None)
+                result = self._result_of(admitted, world, admitted.arguments.given())
+                ran = Ran(admitted.run_id, Status.DONE, result, None, None)
             self._at("ran")
             for message in world.messages:
                 self._outbox.put(connection, admitted.run_id, message)
@@ -280,9 +281,9 @@ class Engine:
 
     # Parts of both
 
-    def _result_of(self, admitted: Admitted, world: World) -> dict[str, Any]:
+    def _result_of(self, admitted: Admitted, world: World, params: Params) -> dict[str, Any]:
         with _kept_to(world, admitted.flow):
-            result = admitted.flow.function(admitted.arguments.given(), world)
+            result = admitted.flow.function(params, world)
         world.finish()
         if not isinstance(result, admitted.flow.result):
             raise TypeError(f"{admitted.flow.id} gave a {type(result).__name__}")

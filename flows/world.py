@@ -148,7 +148,8 @@ class World:
             info[WATCHER] = self
             self._opened.callback(info.pop, WATCHER, None)
             self._session = _RunSession(connection, self)
-            self._opened.callback(Session.close, self._session)
+            if self._deadline is not None:  # a reading one ends with its connection: nothing was written
+                self._opened.callback(Session.close, self._session)
         return self._session
 
     def new_id(self, kind: str) -> str:
