@@ -1,11 +1,13 @@
 """How gunicorn serves the application; loaded by plain `gunicorn "app:create_app()"` (design D9)."""
 
 import contextlib
+import gc
 import os
 import select
 import socket
 import struct
 import sys
+from collections import Counter
 from typing import Any
 
 import orjson
@@ -97,6 +99,7 @@ class StayingWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
 _clock = SystemClock()
 _pid = os.getpid
+_cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def when_ready(server: Any) -> None:
@@ -107,6 +110,24 @@ def when_ready(server: Any) -> None:
     for listener in server.LISTENERS:
         listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", SILENCE, 0))
         listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SLOW_READER, 0))
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Choose the core with the fewest workers for the one that is about to start."""
+    taken = Counter(living.core for living in server.WORKERS.values())
+    worker.core = min(_cores, key=lambda core: taken[core])
+
+
+def post_worker_init(worker: Any) -> None:
+    """Keep a worker's threads on one core, and what the start made out of every later collection of garbage.
+
+    One interpreter lock lets one thread run at a time: on two cores they only wait for each other's caches. Two
+    workers, each on its own core, answered half as much again as the same two on both (measured by `make bench`).
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {worker.core})  # threads that start later inherit it
+    gc.collect()
+    gc.freeze()
 
 
 bind = _loopback(_settings.port)

@@ -66,10 +66,20 @@ class Bench:
         tools.write_text(json.dumps(listed))
         environment = {"BENCH_DATABASE_URL": self.ours.database_url, "BENCH_TOOLS": str(tools)}
         fastmcp, flask = free_port(), free_port()
-        quiet = ["--log-level", "warning", "--no-access-log"]
-        gthread = ["-k", "gthread", "--threads", "16", "--no-control-socket", "--keep-alive", "75"]
+        # Like ours, the peers write one access line a request: uvicorn by default, gunicorn when asked.
+        gthread = [
+            "-k",
+            "gthread",
+            "--threads",
+            "16",
+            "--no-control-socket",
+            "--keep-alive",
+            "75",
+            "--access-logfile",
+            "-",
+        ]
         commands = {
-            fastmcp: [str(programs / "uvicorn"), "fastmcp_server:app", "--port", str(fastmcp), *quiet],
+            fastmcp: [str(programs / "uvicorn"), "fastmcp_server:app", "--port", str(fastmcp)],
             flask: [str(programs / "gunicorn"), *gthread, "-b", f"127.0.0.1:{flask}", "flask_app:app"],
         }
         for port, command in commands.items():
