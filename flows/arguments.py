@@ -34,11 +34,24 @@ class InvalidArguments(AppError):
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """One call's validated arguments, their canonical JSON with flow id and version, and its SHA-256 as hex."""
+    """One call's validated arguments; their canonical form is made when it is asked for, which reads never do."""
 
+    flow: Flow
     params: Params
-    canonical: bytes
-    digest: str
+
+    @property
+    def canonical(self) -> bytes:
+        """RFC 8785 JSON with flow id and version; raises InvalidArguments for numbers that JSON can't carry."""
+        whole = {"flow": self.flow.id, "version": self.flow.version, "arguments": as_data(self.params)}
+        try:
+            return canonical(whole)
+        except (TypeError, ValueError):
+            raise InvalidArguments("A number in the arguments can't be written exactly in JSON.") from None
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical form as hex."""
+        return hashlib.sha256(self.canonical).hexdigest()
 
     def given(self) -> Params:
         """Give the params as one use gets them: a flow may change the lists in its own, and they stay as confirmed."""
@@ -55,17 +68,10 @@ def parse_arguments(flow: Flow, raw: Mapping[str, Any]) -> Arguments:
         raise InvalidArguments(complaint(found, raw), detail=f"{flow.id}: {error.error_count()} faults") from None
     except (TypeError, ValueError):
         raise InvalidArguments("The arguments are not plain JSON.") from None
-    return arguments_of(flow, params)
-
-
-def arguments_of(flow: Flow, params: Params) -> Arguments:
-    """Give validated params with their canonical form; raises InvalidArguments for numbers that JSON can't carry."""
-    whole = {"flow": flow.id, "version": flow.version, "arguments": as_data(params)}
-    try:
-        text = canonical(whole)
-    except (TypeError, ValueError):
-        raise InvalidArguments("A number in the arguments can't be written exactly in JSON.") from None
-    return Arguments(params, text, hashlib.sha256(text).hexdigest())
+    arguments = Arguments(flow, params)
+    if not flow.only_reads:
+        arguments.canonical  # noqa: B018 - refused here, before anybody is asked
+    return arguments
 
 
 def held_arguments(text: str | bytes) -> dict[str, Any]:
