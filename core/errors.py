@@ -19,10 +19,14 @@ from typing import ClassVar
 
 
 class AppError(Exception):
-    """A refusal with a stable `code`, an HTTP `status`, a `public` sentence and a `detail` for the log alone."""
+    """A refusal with a stable `code`, an HTTP `status`, a `public` sentence and a `detail` for the log alone.
+
+    docs/errors.md is made from these classes: a code's meaning is its docstring's first sentence, `remedy` what to do.
+    """
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
+    remedy: ClassVar[str] = ""
     public: str = "Something went wrong here. The reference finds it in the log."
 
     def __init__(self, public: str | None = None, *, detail: str = "") -> None:
