@@ -46,6 +46,7 @@ from policy.audit import Audit
 from policy.builtin import policy_flows
 from policy.confirmations import Confirmations
 from policy.dispatch import Door, open_door
+from policy.messages import Messages
 from policy.scopes import Scopes
 from web.clients import ClientNames
 from web.confirmations import confirmations_routes
@@ -274,6 +275,8 @@ def _console(parts: Parts, pages: Pages) -> Iterator[Blueprint]:
         **shared,
         traces=parts.traces,
         outbox=parts.outbox,
+        messages=Messages(parts.database, parts.outbox, parts.traces, parts.audit),
+        confirmations=parts.confirmations,
         registry=parts.registry,
         operators=parts.operators,
         clients=names,

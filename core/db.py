@@ -24,6 +24,26 @@ LONGEST_READ_MS = 50_000  # a statement's
 db = SQLAlchemy()  # holds the metadata and the models; its session is never used on the call path
 
 
+class Work:
+    """The transaction in which a flow works; `world.call` commits it in parts (design D5)."""
+
+    def __init__(self, connection: Connection, limits: str | None) -> None:
+        self.connection = connection
+        self._limits = limits
+
+    def begin(self) -> None:
+        """Begin a part."""
+        self.connection.begin()
+        if self._limits is not None:
+            self.connection.exec_driver_sql(self._limits)
+
+    def commit(self) -> None:
+        """Commit the part; there is no transaction until the next begins."""
+        transaction = self.connection.get_transaction()
+        if transaction is not None:
+            transaction.commit()
+
+
 class Database:
     """Opens connections for one purpose each; nothing else in the product opens one."""
 
@@ -33,7 +53,8 @@ class Database:
         self.is_sqlite = writing.dialect.name == "sqlite"
         milliseconds = work_deadline // timedelta(milliseconds=1)
         # A lock's limit comes first, so that who waits in vain is told to come again and keeps what was confirmed.
-        self._limit_work = f"SET LOCAL lock_timeout = {milliseconds // 2}; SET LOCAL statement_timeout = {milliseconds}"
+        limits = f"SET LOCAL lock_timeout = {milliseconds // 2}; SET LOCAL statement_timeout = {milliseconds}"
+        self._limit_work = None if self.is_sqlite else limits
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -42,13 +63,14 @@ class Database:
             yield connection
 
     @contextmanager
-    def work(self) -> Iterator[Connection]:
+    def work(self) -> Iterator[Work]:
         """Give the transaction in which a flow works: as `write`, but on PostgreSQL REPEATABLE READ and with limits."""
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        with self.writing.connect().execution_options(**options) as connection, connection.begin():
-            if not self.is_sqlite:
-                connection.exec_driver_sql(self._limit_work)
-            yield connection
+        with self.writing.connect().execution_options(**options) as connection:
+            work = Work(connection, self._limit_work)
+            work.begin()
+            yield work
+            work.commit()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

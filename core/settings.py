@@ -66,6 +66,7 @@ class Settings:
     argon2: Argon2 = Argon2()
     lifetimes: Lifetimes = Lifetimes()
     write_deadline: timedelta = timedelta(seconds=5)
+    call_deadline: timedelta = timedelta(seconds=30)
     result_bytes: int = 100_000
     smtp_url: str | None = None
     mail_from: str = "countersign@localhost"
@@ -146,6 +147,7 @@ def load_settings(
         argon2=reader.value("ARGON2", Argon2(), _argon2),
         lifetimes=_lifetimes(reader),
         write_deadline=timedelta(seconds=reader.value("WRITE_DEADLINE", 5, _positive)),
+        call_deadline=timedelta(seconds=reader.value("CALL_DEADLINE", 30, _positive)),
         result_bytes=reader.value("RESULT_BYTES", 100_000, _positive),
         smtp_url=reader.value("SMTP_URL", None, _smtp_url),
         mail_from=reader.value("MAIL_FROM", "countersign@localhost", str.strip),

@@ -20,6 +20,7 @@ from flows.caller import Caller
 from flows.effects import reads
 from flows.models import run, step
 from flows.operation import Flow, FlowError, Params, Result, Source, flow
+from flows.reconcile import how_to_reconcile
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema
 from flows.trace import RunRecord, Traces
@@ -170,9 +171,10 @@ class TraceStep(OwnResult):
 
 
 class Trace(TraceLine):
-    """One run; sensitive arguments as digests, secret ones masked."""
+    """One run; sensitive arguments as digests, secret ones masked. `reconcile` says what to do about an unknown one."""
 
     message: str | None
+    reconcile: str | None
     request_id: str | None
     confirmation_id: str | None
     reference: str | None
@@ -231,13 +233,13 @@ def builtin_flows(registry: Callable[[], Registry], traces: Traces, sealer: Seal
 
     @flow(id="traces.get", title="Get a run", effects=[RUNS], errors=(NoSuchRun,))
     def traces_get(params: GetTrace, world: World) -> Trace:
-        """Get one run by its runId: how it ended, why, and every effect that it really had. Use it when an answer was
-        lost, before asking for anything a second time."""
+        """Get one run by its runId: how it ended, why, every effect that it really had, and what to do where that isn't
+        known. Use it when an answer was lost, before asking for anything a second time."""
         try:
             found = traces.get(params.run_id, world.caller)
         except NotFound:
             raise NoSuchRun from None
-        return _trace(found)
+        return _trace(found, how_to_reconcile(found, registry().find(found.flow_id)))
 
     return [
         _ours(schema_get, SCHEMA_GROUP),
@@ -264,11 +266,12 @@ def _line(found: RunRecord) -> dict[str, Any]:
     }
 
 
-def _trace(found: RunRecord) -> Trace:
+def _trace(found: RunRecord, reconcile: str | None) -> Trace:
     steps = [TraceStep(verb=one.verb, target=one.target, detail=one.detail, at=iso(one.at)) for one in found.steps]
     return Trace(
         **_line(found),
         message=found.message,
+        reconcile=reconcile,
         request_id=found.request_id,
         confirmation_id=found.confirmation_id,
         reference=found.reference,

@@ -19,11 +19,15 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A verb, a target in the words of the house, and the tables that the target names."""
+    """A verb, a target in the words of the house, and the tables that the target names.
+
+    `reconcile` says what a person does where it isn't known whether a call took place.
+    """
 
     verb: Verb
     target: str
     tables: frozenset[str] = frozenset()
+    reconcile: str = ""
 
     def __str__(self) -> str:
         return f"{self.verb}:{self.target}"
@@ -47,6 +51,14 @@ def deletes(target: str, *tables: type | Table) -> Effect:
 def sends(target: str) -> Effect:
     """Declare that a message leaves after commit, e.g. `sends("email")`."""
     return Effect(Verb.SEND, target)
+
+
+def calls(target: str, *, reconcile: str = "") -> Effect:
+    """Declare that the flow calls something outside while it runs (`world.call`), e.g. `calls("payments")`.
+
+    `reconcile` is one sentence for a run that ended as `unknown`: where to look for the call's key.
+    """
+    return Effect(Verb.CALL, target, reconcile=reconcile)
 
 
 def _names(tables: tuple[type | Table, ...]) -> frozenset[str]:

@@ -131,6 +131,16 @@ def confined(watcher: Watcher) -> Iterator[None]:
         CONFINED.reset(token)
 
 
+@contextmanager
+def unconfined() -> Iterator[None]:
+    """Let the product itself work between two parts of a flow."""
+    token = CONFINED.set(None)
+    try:
+        yield
+    finally:
+        CONFINED.reset(token)
+
+
 def _by_table(effects: tuple[Effect, ...], verb: Verb) -> dict[str, str]:
     return {table: effect.target for effect in effects if effect.verb is verb for table in effect.tables}
 

@@ -39,6 +39,11 @@ DUE = (
 CHANGE = update(outbox).where(
     outbox.c.id == bindparam("key"), outbox.c.status == "waiting", outbox.c.due_at == bindparam("seen")
 )
+AGAIN = (
+    update(outbox)
+    .where(outbox.c.id == bindparam("key"), outbox.c.run_id == bindparam("of_run"), outbox.c.status == "failed")
+    .values(status="waiting", attempts=0, due_at=bindparam("now"), ended_at=None, problem=None)
+)
 OF_RUN = select(outbox).where(outbox.c.run_id == bindparam("run_id")).order_by(outbox.c.id)
 
 
@@ -46,6 +51,7 @@ OF_RUN = select(outbox).where(outbox.c.run_id == bindparam("run_id")).order_by(o
 class Sent:
     """One message of a run and how its delivery stands: waiting, sent or failed."""
 
+    id: str
     to: str
     subject: str
     status: str
@@ -98,6 +104,7 @@ class Outbox:
             rows = connection.execute(OF_RUN, {"run_id": run_id}).all()
         return [
             Sent(
+                id=row.id,
                 **{name: orjson.loads(row.payload).get(name, "") for name in ("to", "subject")},
                 status=row.status,
                 attempts=row.attempts,
@@ -107,6 +114,11 @@ class Outbox:
             )
             for row in rows
         ]
+
+    def send_again(self, connection: Connection, run_id: str, message_id: str) -> bool:
+        """Let a message that failed leave again, in the caller's transaction; False when it isn't a failed one."""
+        now = to_us(self._clock.now())
+        return connection.execute(AGAIN, {"key": message_id, "of_run": run_id, "now": now}).rowcount == 1
 
     def deliver_due(self) -> int:
         """Deliver what is due and give how many left; a message that fails is tried again later, 8 times in all."""

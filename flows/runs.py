@@ -10,8 +10,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from core.db import Database
 from core.errors import Conflict
+from flows.effects import Verb
 from flows.envelope import Status
 from flows.models import request_key, run, step
+from flows.reconcile import REAPED
 from flows.trace import RUN_BY_ID, RunRecord, record_of
 
 INTERRUPTED = "The server stopped in the middle of this. Nothing was changed, and it can be tried again."
@@ -20,6 +22,13 @@ KEY = ("operator_id", "client_id", "flow_id", "request_id")
 
 INSERT_RUN = insert(run)
 INSERT_STEP = insert(step)
+DROP_STEPS = delete(step).where(step.c.run_id == bindparam("run_id"))
+CALLED = select(step.c.run_id).where(step.c.run_id == bindparam("run_id"), step.c.verb == Verb.CALL.value).limit(1)
+EXTEND = (
+    update(run)
+    .where(run.c.id == bindparam("key"), run.c.status == Status.RUNNING.value)
+    .values(lease_until=bindparam("until"))
+)
 SAME_KEY = [request_key.c[name] == bindparam(name) for name in KEY]
 HOLDER = (
     select(request_key.c.plan, request_key.c.created_at, *run.c)
@@ -39,7 +48,7 @@ OVERDUE = (
     .order_by(run.c.lease_until)
     .limit(MOST_REAPED)
 )
-INTERRUPT = END.where(run.c.lease_until < bindparam("now"))
+REAP = END.where(run.c.lease_until < bindparam("now"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,14 @@ class Runs:
         if rows:
             connection.execute(INSERT_STEP, rows)
 
+    def drop_steps(self, connection: Connection, run_id: str) -> None:
+        """Delete the steps of a run that were written before its call."""
+        connection.execute(DROP_STEPS, {"run_id": run_id})
+
+    def extend(self, connection: Connection, run_id: str, until: int) -> bool:
+        """Move the end of a run's lease; False when it isn't running any more."""
+        return connection.execute(EXTEND, {"key": run_id, "until": until}).rowcount == 1
+
     def free_key(self, connection: Connection, run_id: str) -> None:
         """Let the request id of a run be used again."""
         connection.execute(FREE_KEY, {"run_id": run_id})
@@ -96,12 +113,19 @@ class Runs:
         with self._database.read() as connection:
             return connection.execute(OVERDUE, {"now": now}).scalars().all()
 
-    def interrupt(self, connection: Connection, run_id: str, now: int) -> RunRecord | None:
-        """End a run whose lease is over and free its key; None when it had ended by itself."""
-        outcome = {"status": Status.INTERRUPTED, "result": None, "code": "interrupted", "message": INTERRUPTED}
-        if connection.execute(INTERRUPT, {**_new(run_id, now, outcome), "now": now}).rowcount != 1:
+    def reap(self, connection: Connection, run_id: str, now: int) -> RunRecord | None:
+        """End a run whose lease is over; None when it had ended by itself.
+
+        Where it hasn't called the outside nothing was changed, and its key is free again.
+        """
+        has_called = connection.execute(CALLED, {"run_id": run_id}).first() is not None
+        status, message = (Status.UNKNOWN, REAPED) if has_called else (Status.INTERRUPTED, INTERRUPTED)
+        outcome = {"status": status.value, "result": None, "code": status.value, "message": message}
+        # A run that leaves for its call meanwhile has moved its lease: this then changes nothing.
+        if connection.execute(REAP, {**_new(run_id, now, outcome), "now": now}).rowcount != 1:
             return None
-        self.free_key(connection, run_id)
+        if not has_called:
+            self.free_key(connection, run_id)
         return self.get(connection, run_id)
 
     def _claim(self, connection: Connection, row: Mapping[str, Any], plan: str) -> Held | None:

@@ -3,19 +3,22 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from core.clock import Clock, to_us
+from core.clock import Clock
 from core.ids import Ids
 from flows.caller import Caller
 from flows.effects import Verb
-from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql
+from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql, unconfined
 from flows.operation import FlowError
+from flows.steps import Answer, Changes, Steps
+
+T = TypeVar("T")
 
 ADDRESS = re.compile(r"[^\s@,;:<>\"]+@[^\s@,;:<>\"]+")
 LONGEST_ADDRESS, LONGEST_SUBJECT, LONGEST_TEXT = 254, 200, 100_000
@@ -29,31 +32,6 @@ class TookTooLong(FlowError):
     public = "The flow took too long and was stopped. Nothing was changed."
 
 
-@dataclass(slots=True)
-class Step:
-    """One effect that a run really had: how often, on how many rows; never values."""
-
-    verb: Verb
-    target: str
-    at: int  # microseconds, its first use
-    times: int = 0
-    rows: int = 0
-    counts_rows: bool = True
-
-    @property
-    def detail(self) -> str:
-        """Say how much it was, in words."""
-        if self.verb is Verb.SEND:
-            return _count(self.times, "message")
-        statements = _count(self.times, "statement")
-        if self.verb is Verb.READ or not self.counts_rows:
-            return statements
-        return f"{_count(self.rows, 'row')} in {statements}"
-
-
-Changes = dict[tuple[Verb, str], Step]
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """What leaves after commit."""
@@ -64,56 +42,24 @@ class Message:
     text: str
 
 
-@dataclass(slots=True)
-class Steps:
-    """The steps of one run, one an effect, in order of first use."""
+class WorkInParts(Protocol):
+    """The work of a write run, which commits in parts around its calls to the outside."""
 
-    _clock: Clock
-    _steps: dict[tuple[Verb, str], Step] = field(default_factory=dict)
+    run_id: str
+    declared_errors: tuple[type[FlowError], ...]
 
-    def add(self, verb: Verb, target: str) -> None:
-        """Count one use of an effect."""
-        step = self._steps.get((verb, target))
-        if step is None:
-            step = self._steps[verb, target] = Step(verb, target, to_us(self._clock.now()))
-        step.times += 1
+    def leave(self, world: "World") -> None:
+        """Commit what the run did so far, together with the step that says it is about to call."""
 
-    def add_rows(self, verb: Verb, target: str, rows: int | None) -> None:
-        """Count the rows of that use; None when the database didn't say."""
-        step = self._steps[verb, target]
-        step.counts_rows = step.counts_rows and rows is not None
-        step.rows += rows or 0
-
-    def changes(self) -> Changes:
-        """Give a copy of all but the reads, which nothing takes back."""
-        return {key: replace(step) for key, step in self._steps.items() if step.verb is not Verb.READ}
-
-    def restore(self, changes: Changes) -> None:
-        """Let the changes be these again."""
-        reads = {key: step for key, step in self._steps.items() if step.verb is Verb.READ}
-        self._steps = reads | {key: replace(step) for key, step in changes.items()}
-
-    def __iter__(self) -> Iterator[Step]:
-        """Give the steps in order."""
-        return iter(self._steps.values())
-
-    def rows_of(self, run_id: str) -> list[dict[str, Any]]:
-        """Give them as rows of `cs_step`."""
-        return [
-            {
-                "run_id": run_id,
-                "position": position,
-                "verb": step.verb.value,
-                "target": step.target,
-                "detail": step.detail,
-                "at": step.at,
-            }
-            for position, step in enumerate(self, start=1)
-        ]
+    def come_back(self) -> datetime:
+        """Begin the next part; give until when it must be done."""
 
 
 class World:
-    """One run's world: `session`, `caller`, `now`, `new_id`, `send` (design D16); every use is checked and counted."""
+    """One run's world: `session`, `caller`, `now`, `new_id`, `send`, `call` (design D16); all is checked and counted.
+
+    Without `parts` it only reads.
+    """
 
     def __init__(
         self,
@@ -124,6 +70,7 @@ class World:
         ids: Ids,
         connect: Callable[[], AbstractContextManager[Connection]],
         deadline: datetime | None = None,
+        parts: WorkInParts | None = None,
     ) -> None:
         self.caller = caller
         self.now = clock.now()
@@ -134,19 +81,23 @@ class World:
         self._ids = ids
         self._connect = connect
         self._deadline = deadline  # None: a reading world
+        self._parts = parts
+        self._is_calling = False
         self._breach: FlowError | None = None  # what was refused; a flow that swallows it has failed all the same
         self._session: Session | None = None
+        self._info: dict[Any, Any] = {}  # its connection's
         self._opened = ExitStack()
         self._kept: tuple[Changes, int] = ({}, 0)
+        self._committed: Changes = {}
 
     @property
     def session(self) -> Session:
         """A SQLAlchemy session inside the run's transaction: its commit is a savepoint, only the run commits."""
         if self._session is None:
             connection = self._opened.enter_context(self._connect())
-            info = connection.info
-            info[WATCHER] = self
-            self._opened.callback(info.pop, WATCHER, None)
+            self._info = connection.info
+            self._info[WATCHER] = self
+            self._opened.callback(self._info.pop, WATCHER, None)
             self._session = _RunSession(connection, self)
             if self._deadline is not None:  # a reading one ends with its connection: nothing was written
                 self._opened.callback(Session.close, self._session)
@@ -161,14 +112,40 @@ class World:
     def send(self, target: str, *, to: str, subject: str, text: str) -> None:
         """Let a message leave after commit, once; raises UndeclaredEffect, or ValueError for an address or subject."""
         if (Verb.SEND, target) not in self._limits.targets or self._deadline is None:
-            self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: send to {target}")
-            raise self._breach
+            raise self._refusal(f"send to {target}")
         if len(to) > LONGEST_ADDRESS or not to.isascii() or not ADDRESS.fullmatch(to):
             raise ValueError("not one plain e-mail address")
         if not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable() or len(text) > LONGEST_TEXT:
             raise ValueError("a subject is one line of 1 to 200 characters, a text at most 100,000")
         self.messages.append(Message(target, to, subject, text))
         self.steps.add(Verb.SEND, target)
+
+    def call(self, target: str, fn: Callable[[str], T]) -> T:
+        """Do something outside, now, and give what `fn(key)` gives; what the run did so far is committed before it.
+
+        `key` is this call's name for the outside: send it along, so that a repetition can be recognised. `fn` runs
+        without a transaction: it may use sockets and files, but no session. When it raises one of the flow's declared
+        errors the outside did nothing; when anything else ends the run from here on, the run is `unknown`, and nothing
+        is called a second time (design D5). Raises UndeclaredEffect for a target that isn't declared.
+        """
+        if (Verb.CALL, target) not in self._limits.targets or self._parts is None or self._is_calling:
+            raise self._refusal(f"call of {target}")
+        self._settle()
+        self.check_deadline()
+        step = self.steps.add_call(target, self._parts.run_id)
+        with self._away(self._parts):
+            try:
+                answer = fn(step.key)
+            except self._parts.declared_errors:
+                step.answer = Answer.DECLINED
+                raise
+        step.answer = Answer.GIVEN
+        return answer
+
+    def what_stays(self) -> Steps:
+        """Give the steps that a rollback leaves: the calls, and what was committed before the last of them."""
+        self.steps.restore(self._committed)
+        return self.steps
 
     def check_deadline(self) -> None:
         """Raise TookTooLong when the run's time is over."""
@@ -195,8 +172,7 @@ class World:
     def committing(self) -> None:
         """Refuse to end the run's transaction from inside the flow."""
         if self._deadline is not None:
-            self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: commit of the run's transaction")
-            raise self._breach
+            raise self._refusal("commit of the run's transaction")
 
     def elsewhere(self) -> FlowError:
         """Give the refusal of a statement on another connection than the run's."""
@@ -223,6 +199,14 @@ class World:
 
     def finish(self) -> None:
         """Write what the session still holds, checked like everything else; raises a refusal that was swallowed."""
+        self._settle()
+        self.check_deadline()
+
+    def close(self) -> None:
+        """Take the session away and stop watching its connection."""
+        self._opened.close()
+
+    def _settle(self) -> None:
         if self._breach is not None:
             raise self._breach
         if self._session is not None:
@@ -230,11 +214,46 @@ class World:
                 self._session.flush()  # would raise, were there anything to write
             else:
                 self._session.commit()
-        self.check_deadline()
 
-    def close(self) -> None:
-        """Take the session away and stop watching its connection."""
-        self._opened.close()
+    @contextmanager
+    def _away(self, parts: WorkInParts) -> Iterator[None]:
+        """Be without a transaction; a new part begins whatever happens outside."""
+        with self._unwatched():
+            self._leave(parts)
+            self._is_calling = True
+            try:
+                yield
+            finally:
+                self._is_calling = False
+                with unconfined():
+                    self._deadline = parts.come_back()
+
+    def _leave(self, parts: WorkInParts) -> None:
+        is_left = False
+        try:
+            with unconfined():
+                parts.leave(self)
+            is_left = True
+        finally:
+            if not is_left:
+                self.steps.calls.pop()  # it isn't made
+        self._committed = self.steps.changes()
+        self.messages.clear()
+        self.kept()
+
+    @contextmanager
+    def _unwatched(self) -> Iterator[None]:
+        """Let the run write its own rows on its flow's connection; the flow itself can't use it then (`confined`)."""
+        watching = self._info.pop(WATCHER, None)
+        try:
+            yield
+        finally:
+            if watching is not None:
+                self._info[WATCHER] = watching
+
+    def _refusal(self, what: str) -> UndeclaredEffect:
+        self._breach = UndeclaredEffect(detail=f"{self._limits.flow_id}: {what}")
+        return self._breach
 
 
 class _RunSession(Session):
@@ -264,7 +283,3 @@ def closing(world: World) -> Iterator[World]:
         yield world
     finally:
         world.close()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -14,15 +14,18 @@ from core.errors import Conflict, Unavailable
 from core.ids import Ids
 from core.logs import reference
 from core.settings import Settings
+from flows.admission import Admitted, Ran
 from flows.arguments import Arguments, InvalidArguments, parse_arguments
 from flows.behind import TraceWriter
-from flows.engine import Admitted, Engine, Ran, RequestIdConflict, facts_in
+from flows.engine import Engine
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
 from flows.registry import LONGEST_TOOL_NAME, Registry, UnknownFlow
 from flows.trace import RunRecord
 from flows.world import World
+from flows.worlds import facts_in
+from flows.writes import RequestIdConflict
 from policy import refusals
 from policy.audit import Audit
 from policy.confirmations import Asked, Confirmations

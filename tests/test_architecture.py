@@ -25,7 +25,13 @@ SOURCES_OF_TIME_AND_CHANCE = {"core/clock.py", "core/ids.py"}
 NO_SECRET = {"flows/retries.py: random.uniform"}  # how long two rivals wait before they try again
 
 # One translator a surface turns surprises into answers; threads and runs that must outlive one are named with it.
-MAY_CATCH_EVERYTHING = {"mcp_provider/endpoint.py", "flows/engine.py", "flows/outbox.py"}
+MAY_CATCH_EVERYTHING = {
+    "mcp_provider/endpoint.py",
+    "flows/engine.py",
+    "flows/writes.py",
+    "flows/worlds.py",
+    "flows/outbox.py",
+}
 
 
 def _name(path: Path) -> str:
@@ -69,6 +75,7 @@ def test_only_the_door_starts_a_run():
     found = [_name(path) for path in FILES if "flows.engine" in _imports(path)]
 
     assert set(found) <= {"policy/dispatch.py"}
+    assert {_name(path) for path in FILES if "flows.writes.Writes" in _imports(path)} == {"flows/engine.py"}
 
 
 def test_the_parts_that_meet_no_network_know_nothing_of_flask_requests():

@@ -4,14 +4,18 @@ import re
 from typing import Any
 
 import orjson
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, url_for
+from flask.typing import ResponseReturnValue
 
 from auth.operators import Operators
-from auth.sessions import Sessions
+from auth.sessions import Sessions, see_other
 from core.errors import BadRequest, InvalidCursor, NotFound
 from flows.outbox import Outbox
+from flows.reconcile import how_to_reconcile
 from flows.registry import Registry
 from flows.trace import RunRecord, Traces
+from policy.confirmations import Confirmations
+from policy.messages import Messages, may_send_again
 from web import words
 from web.clients import ClientNames
 from web.rendering import Pages
@@ -26,6 +30,8 @@ def runs_routes(
     sessions: Sessions,
     traces: Traces,
     outbox: Outbox,
+    messages: Messages,
+    confirmations: Confirmations,
     registry: Registry,
     operators: Operators,
     clients: ClientNames,
@@ -74,9 +80,19 @@ def runs_routes(
             own=run.operator_id == caller.operator_id,
             arguments=readable(arguments),
             digests=_has_digest(arguments),
+            reconcile=how_to_reconcile(run, flow),
+            unconfirmed=confirmations.was_unconfirmed(run.id),
             result=readable(orjson.loads(run.result)) if run.result else [],
             messages=outbox.of_run(run.id),
+            may_send_again=may_send_again(caller, run.operator_id),
         )
+
+    @bp.post("/<run_id>/messages/<message_id>")
+    @sessions.required
+    @sessions.csrf_checked
+    def send_again(run_id: str, message_id: str) -> ResponseReturnValue:
+        messages.send_again(sessions.principal(sessions.get()).caller, run_id, message_id)
+        return see_other(url_for("runs.show", run_id=run_id))
 
     return bp
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine import POINTS
+from flows.writes import POINTS
 from tests.journeys.shop import agent_of, proof_of
 from tests.support.browser import FormBrowser
 from tests.support.killing_app import KILL_AT

@@ -19,11 +19,12 @@ from core.ids import Ids, SystemChance
 from core.mail import Mail
 from core.settings import Settings
 from flows import models
+from flows.admission import Admitted, Ran
 from flows.arguments import parse_arguments
 from flows.behind import TraceWriter
 from flows.caller import Caller, Role, Surface
 from flows.effects import deletes, reads, sends, writes
-from flows.engine import Admitted, Engine, Ran
+from flows.engine import Engine
 from flows.operation import Flow, FlowError, Params, Result, flow
 from flows.outbox import Outbox
 from flows.trace import RunRecord, Traces

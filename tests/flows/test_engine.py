@@ -15,11 +15,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from core.clock import SystemClock
 from core.errors import AppError
 from flows import models
+from flows.admission import Ran
 from flows.effects import reads, writes
-from flows.engine import POINTS, FactsFailed, Ran, RequestIdConflict
 from flows.envelope import Status
 from flows.operation import Params, Result, Secret, Sensitive, flow
 from flows.world import World
+from flows.worlds import FactsFailed
+from flows.writes import POINTS, RequestIdConflict
 from tests.flows.house import (
     Amount,
     Counter,
@@ -172,7 +174,7 @@ def test_a_key_that_another_call_took_over_meanwhile_stays_taken(
         pytest.skip("on SQLite nobody writes beside the one who accepts")
     house.write(add, request_id="wish")
     clock.forward(days=30, seconds=1)
-    find, other = house.engine._runs._find_row, house.admit(add)
+    find, other = house.engine._writes._runs._find_row, house.admit(add)
 
     def overtaken(connection: Connection, key: Any) -> Any:
         monkeypatch.undo()
@@ -182,7 +184,7 @@ def test_a_key_that_another_call_took_over_meanwhile_stays_taken(
         rival.join()
         return found
 
-    monkeypatch.setattr(house.engine._runs, "_find_row", overtaken)
+    monkeypatch.setattr(house.engine._writes._runs, "_find_row", overtaken)
     late = house.write(add, request_id="wish")
 
     assert (late.status, late.code, house.counter()) == (Status.REFUSED, "conflict", 2)
@@ -432,7 +434,7 @@ def test_a_commit_whose_answer_is_lost_is_not_called_failed(house: House, monkey
 
     def recorded(connection: Connection, ran: Ran) -> None:
         lost.append(1)
-        monkeypatch.setattr(house.engine._runs, "get", fail)
+        monkeypatch.setattr(house.engine._writes._runs, "get", fail)
 
     monkeypatch.setattr(house.database.writing.dialect, "do_commit", lose)
     ran = house.write_admitted(house.admit(add, confirmation_id=house.confirm()), record=recorded)

@@ -133,3 +133,26 @@ def test_closing_delivers_what_is_due(live: House) -> None:
     live.outbox.close()
 
     assert len(live.letters.got) == 2
+
+
+def test_only_a_message_that_failed_is_sent_again(house: House, clock: SetClock, run_id: str) -> None:
+    house.letters.refusal = OSError("down")
+    message = one(house, run_id)
+
+    def again(of_run: str = run_id, message_id: str = message.id) -> bool:
+        with house.database.write() as connection:
+            return house.outbox.send_again(connection, of_run, message_id)
+
+    assert not again(), "it is still being tried"
+    for _ in range(MOST_TRIES):
+        house.outbox.deliver_due()
+        clock.forward(days=1)
+    assert one(house, run_id).status == "failed"
+    assert not again(of_run="run_other")
+    assert not again(message_id="msg_other")
+
+    house.letters.refusal = None
+    assert again()
+    assert (one(house, run_id).status, one(house, run_id).attempts) == ("waiting", 0)
+    assert (house.outbox.deliver_due(), again()) == (1, False)
+    assert house.letters.got[0].message_id == message.id, "the receiver recognises it"

@@ -67,8 +67,8 @@ def test_to_any_other_principal_every_token_is_unknown(house, who, end):
     if end == "denied":
         house.deny(confirmation_id, "alice's words")
     if end == "spent":
-        with house.database.work() as connection:
-            house.confirmations.spend(connection, house.present(asked.waiting.confirm_token), "run_1")
+        with house.database.work() as work:
+            house.confirmations.spend(work.connection, house.present(asked.waiting.confirm_token), "run_1")
     if end == "expired":
         house.clock.move(hours=1)
     token, foreign = asked.waiting.confirm_token, FOREIGN[who]
@@ -261,8 +261,8 @@ def test_spending_at_the_same_moment_pays_once(house):
     def spend(asked: Any, run_id: str) -> str:
         while True:
             try:
-                with house.database.work() as connection:
-                    house.confirmations.spend(connection, asked, run_id)
+                with house.database.work() as work:
+                    house.confirmations.spend(work.connection, asked, run_id)
                 return run_id
             except DBAPIError as error:  # PostgreSQL asks for a re-run, which then finds it spent
                 if not is_serialization_failure(error):

@@ -30,9 +30,9 @@ def run_row(house: House, run_id: str, status: str = "done") -> dict:
 
 
 def spend(house: House, asked, run_id: str = "run_1", status: str = "done") -> None:
-    with house.database.work() as connection:
-        house.confirmations.spend(connection, asked, run_id)
-        connection.execute(run.insert(), run_row(house, run_id, status))
+    with house.database.work() as work:
+        house.confirmations.spend(work.connection, asked, run_id)
+        work.connection.execute(run.insert(), run_row(house, run_id, status))
 
 
 def test_a_question_hands_out_an_inert_token_and_what_its_person_needs(house):
@@ -166,8 +166,8 @@ def test_an_approval_lapses_after_ten_minutes(house):
     house.clock.move(minutes=10)
 
     assert house.present(asked.waiting.confirm_token).code == "confirmation_expired"
-    with house.database.work() as connection, pytest.raises(ConfirmationExpired):
-        house.confirmations.spend(connection, approved, "run_1")
+    with house.database.work() as work, pytest.raises(ConfirmationExpired):
+        house.confirmations.spend(work.connection, approved, "run_1")
 
 
 def test_asking_frees_a_lapsed_question_without_anybody_else(house):
@@ -406,8 +406,8 @@ def test_spending_twice_in_turn_is_refused(house):
     approved = house.present(asked.waiting.confirm_token)
     spend(house, approved)
 
-    with house.database.work() as connection, pytest.raises(ConfirmationSpent):
-        house.confirmations.spend(connection, approved, "run_2")
+    with house.database.work() as work, pytest.raises(ConfirmationSpent):
+        house.confirmations.spend(work.connection, approved, "run_2")
 
 
 def test_another_persons_confirmation_tells_nothing(house):
@@ -425,10 +425,10 @@ def test_a_spend_checks_version_and_digest_again(house):
     approved = house.present(asked.waiting.confirm_token)
 
     for wrong in (replace(approved, flow_version=2), replace(approved, digest="0" * 64)):
-        with house.database.work() as connection, pytest.raises(ConfirmationExpired):
-            house.confirmations.spend(connection, wrong, "run_1")
+        with house.database.work() as work, pytest.raises(ConfirmationExpired):
+            house.confirmations.spend(work.connection, wrong, "run_1")
 
     with house.database.write() as connection:
         connection.execute(update(confirmation).values(state=State.PENDING))
-    with house.database.work() as connection, pytest.raises(ConfirmationExpired):
-        house.confirmations.spend(connection, approved, "run_1")
+    with house.database.work() as work, pytest.raises(ConfirmationExpired):
+        house.confirmations.spend(work.connection, approved, "run_1")

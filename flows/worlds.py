@@ -1,0 +1,141 @@
+"""Flows at work in their worlds: what each may touch, what it gives, and how its failure is told."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from core.clock import Clock
+from core.db import Database, is_busy, is_out_of_time, is_serialization_failure
+from core.errors import AppError, Unavailable
+from core.ids import Ids
+from flows.admission import Admitted, Ran, refused
+from flows.arguments import Arguments
+from flows.caller import Caller
+from flows.effects import Verb
+from flows.envelope import Status
+from flows.guard import Limits, UndeclaredEffect, UnseenSql, confined
+from flows.inert import ResultTooLarge, inert
+from flows.operation import Flow, FlowError, Params, Source
+from flows.world import TookTooLong, WorkInParts, World, closing
+
+log = logging.getLogger(__name__)
+
+
+class FactsFailed(FlowError):
+    """What a person would decide on could not be read."""
+
+    code = "facts_failed"
+    public = "What would be confirmed could not be read. The reference finds the reason in the log."
+
+
+OUR_FAILURES = (UnseenSql, UndeclaredEffect, TookTooLong, ResultTooLarge)
+
+
+class Worlds:
+    """Makes the worlds of flows, and lets flows work in them."""
+
+    def __init__(self, *, database: Database, ids: Ids, clock: Clock, result_bytes: int) -> None:
+        self._database = database
+        self._ids = ids
+        self._clock = clock
+        self._result_bytes = result_bytes
+        self._limits: dict[tuple[str, bool], tuple[Flow, Limits]] = {}
+
+    def reading(self, flow: Flow, caller: Caller) -> AbstractContextManager[World]:
+        """Give a world that can only read, all of one moment."""
+        return closing(self._world(self._limits_of(flow), caller, self._database.snapshot))
+
+    def looking(
+        self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime
+    ) -> AbstractContextManager[World]:
+        """Give a world that reads inside the run's transaction what the flow may touch."""
+        limits = self._limits_of(flow, only_reads=True)
+        return closing(self._world(limits, caller, lambda: nullcontext(connection), deadline=deadline))
+
+    def working(
+        self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime, parts: WorkInParts
+    ) -> AbstractContextManager[World]:
+        """Give the world in which a write works."""
+        limits = self._limits_of(flow)
+        return closing(self._world(limits, caller, lambda: nullcontext(connection), deadline=deadline, parts=parts))
+
+    def result_of(self, flow: Flow, world: World, params: Params) -> dict[str, Any]:
+        """Let the flow do its work and give its result as plain data; raises whatever stops it."""
+        with _kept_to(world, flow):
+            result = flow.function(params, world)
+        world.finish()
+        if not isinstance(result, flow.result):
+            raise TypeError(f"{flow.id} gave a {type(result).__name__}")
+        return inert(result, self._result_bytes)
+
+    def _world(
+        self,
+        limits: Limits,
+        caller: Caller,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        *,
+        deadline: datetime | None = None,
+        parts: WorkInParts | None = None,
+    ) -> World:
+        return World(
+            limits=limits,
+            caller=caller,
+            clock=self._clock,
+            ids=self._ids,
+            connect=connect,
+            deadline=deadline,
+            parts=parts,
+        )
+
+    def _limits_of(self, flow: Flow, *, only_reads: bool = False) -> Limits:
+        """Give what the flow may touch, made once; `only_reads`: the same tables, to read."""
+        known = self._limits.get((flow.id, only_reads))
+        if known is None or known[0] is not flow:
+            effects = tuple(replace(effect, verb=Verb.READ) for effect in flow.effects) if only_reads else flow.effects
+            known = self._limits[flow.id, only_reads] = (flow, Limits(flow.id, effects))
+        return known[1]
+
+
+def facts_in(world: World, flow: Flow, arguments: Arguments) -> Mapping[str, object]:
+    """Read what the flow's `asks` sentence is filled with.
+
+    Raises a FlowError that the flow declares, or ours, or what another try could mend.
+    """
+    if flow.facts is None:
+        return {}
+    try:
+        with _kept_to(world, flow):
+            return flow.facts(arguments.given(), world)
+    except Exception as error:
+        if (isinstance(error, FlowError) and _is_said(error, flow)) or is_serialization_failure(error):
+            raise
+        log.exception("the facts of %s could not be read", flow.id)
+        raise FactsFailed(detail=type(error).__name__) from None
+
+
+def failed(admitted: Admitted, error: Exception) -> Ran:
+    """Give the outcome of a run that `error` ended and that was undone; what isn't for the agent goes to the log."""
+    if is_busy(error):
+        return refused(admitted.run_id, Unavailable())
+    if is_out_of_time(error):
+        error = TookTooLong(detail=admitted.flow.id)
+    if isinstance(error, FlowError) and _is_said(error, admitted.flow):
+        log.info("run %s of %s failed: %s %s", admitted.run_id, admitted.flow.id, error.code, error.detail)
+        return Ran(admitted.run_id, Status.FAILED, None, error.code, error.public)
+    log.error("run %s of %s failed", admitted.run_id, admitted.flow.id, exc_info=error)
+    return Ran(admitted.run_id, Status.FAILED, None, AppError.code, AppError.public)
+
+
+def _kept_to(world: World, flow: Flow) -> AbstractContextManager[None]:
+    """Keep a flow to its world's session; our own flows about runs read them by what made them."""
+    return nullcontext() if flow.source is Source.BUILTIN else confined(world)
+
+
+def _is_said(error: FlowError, flow: Flow) -> bool:
+    """Tell whether an error's words are for the agent: the flow declared them, or they are ours."""
+    return isinstance(error, (*flow.errors, *OUR_FAILURES))

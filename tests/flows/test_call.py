@@ -1,0 +1,317 @@
+"""`world.call`: what came before it stays, nothing is called twice, and nobody pretends to know what they don't."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
+
+from core.db import Work
+from flows import models
+from flows.effects import calls, reads, sends, writes
+from flows.envelope import Status
+from flows.guard import unconfined
+from flows.operation import FlowError, flow
+from flows.reconcile import AFTERWARDS, how_to_reconcile
+from flows.world import World
+from flows.writes import POINTS, POINTS_OF_A_CALL
+from tests.flows.house import Counter, House, Nothing, SetClock, Value, get_counter, open_house
+
+pytestmark = pytest.mark.db
+ADVICE = "Look for the key among the payments."
+
+
+class Declined(FlowError):
+    """The payment service said no."""
+
+    code = "declined"
+    public = "The payment was declined."
+
+
+class Elsewhere:
+    """The outside: notes the keys it is called with, and does there, as another process would, what a test says."""
+
+    def __init__(self, act: Callable[[], Any] = lambda: "ok") -> None:
+        self.keys: list[str] = []
+        self.act = act
+
+    def __call__(self, key: str) -> Any:
+        self.keys.append(key)
+        with unconfined():
+            return self.act()
+
+
+def paying(outside: Callable[[str], Any], after: Callable[[World], None] = lambda _world: None) -> Any:
+    @flow(
+        id="counter.pay",
+        title="Pay",
+        effects=[writes("counter", Counter), sends("email"), calls("payments", reconcile=ADVICE)],
+        asks="Pay",
+        errors=(Declined,),
+    )
+    def pay(_params: Nothing, world: World) -> Value:
+        """Note the payment, pay, and count it as paid."""
+        counter = world.session.scalars(select(Counter)).one()
+        counter.value = 10
+        world.send("email", to="ada@example.test", subject="On its way", text="soon")
+        world.call("payments", outside)
+        after(world)
+        counter.value += 1
+        return Value(value=counter.value)
+
+    return pay
+
+
+def test_a_call_is_made_once_between_two_commits_and_its_key_is_on_record(house: House) -> None:
+    seen: list[Any] = []
+    outside = Elsewhere(lambda: seen.append((house.counter(), house.count(models.outbox))))
+    confirmation_id = house.confirm()
+
+    ran = house.write(paying(outside), confirmation_id=confirmation_id)
+
+    assert (ran.status, ran.result, house.counter()) == (Status.DONE, {"value": 11}, 11)
+    assert seen == [(10, 1)], "what came before the call is committed when it is made"
+    assert outside.keys == [f"{ran.run_id}-1"]
+    assert house.confirmation_state(confirmation_id) == "spent"
+    steps = [(step.verb, step.target, step.detail) for step in house.run(ran.run_id).steps]
+    assert ("call", "payments", f"key {ran.run_id}-1, answered") in steps
+    assert ("write", "counter", "2 rows in 2 statements") in steps
+    assert house.events(ran.run_id) == ["call.done"]
+    assert house.count(models.outbox) == 1
+
+
+def test_while_it_calls_nobody_waits_for_a_lock(house: House) -> None:
+    def meanwhile() -> None:
+        with house.database.write() as connection:
+            connection.execute(update(Counter).values(value=50))
+
+    ran = house.write(paying(Elsewhere(meanwhile)))
+
+    assert (ran.status, house.counter()) == (Status.DONE, 51), "the part after it sees what others did meanwhile"
+
+
+def test_a_call_that_the_outside_declines_has_failed(house: House) -> None:
+    def decline() -> None:
+        raise Declined
+
+    ran = house.write(paying(Elsewhere(decline)))
+
+    assert (ran.status, ran.code, ran.message) == (Status.FAILED, "declined", Declined.public)
+    assert house.counter() == 10, "what came before the call stays, and its steps say so"
+    run = house.run(ran.run_id)
+    assert [(step.verb, step.detail) for step in run.steps if step.verb in ("call", "write")] == [
+        ("write", "1 row in 1 statement"),
+        ("call", f"key {ran.run_id}-1, declined"),
+    ]
+    assert how_to_reconcile(run, None) is None
+
+
+def test_a_declined_call_may_be_handled(house: House) -> None:
+    def decline() -> None:
+        raise Declined
+
+    @flow(
+        id="counter.try",
+        title="Try",
+        effects=[writes("counter", Counter), calls("payments")],
+        asks="Try",
+        errors=(Declined,),
+    )
+    def attempt(_params: Nothing, world: World) -> Value:
+        """Try to pay and note that it was declined."""
+        with suppress(Declined):
+            world.call("payments", Elsewhere(decline))
+        world.session.execute(update(Counter).values(value=-1))
+        return Value(value=-1)
+
+    ran = house.write(attempt)
+
+    assert (ran.status, house.counter()) == (Status.DONE, -1)
+
+
+@pytest.mark.parametrize("when", ["in the call", "after it", "declared, after it"])
+def test_any_other_end_is_unknown_and_holds_its_request_id(house: House, when: str) -> None:
+    def break_down(_world: object = None) -> None:
+        raise Declined if when.startswith("declared") else TimeoutError("nobody answered")
+
+    outside = Elsewhere(break_down) if when == "in the call" else Elsewhere()
+    pay = paying(outside, after=lambda world: None if when == "in the call" else break_down(world))
+    admitted = house.admit(pay, confirmation_id=house.confirm(), request_id="wish")
+
+    ran = house.write_admitted(admitted)
+
+    assert (ran.status, ran.code) == (Status.UNKNOWN, "unknown")
+    assert ran.message is not None
+    assert f"{ran.run_id}-1" in ran.message
+    assert (house.counter(), len(outside.keys)) == (10, 1)
+    assert house.events(ran.run_id) == ["call.unknown"]
+    run = house.run(ran.run_id)
+    known = "not known whether it took place" if when == "in the call" else "answered"
+    told = f"Look at payments: key {ran.run_id}-1, {known}. {ADVICE} {AFTERWARDS}"
+    assert how_to_reconcile(run, pay) == told
+
+    again = house.write_admitted(replace(admitted, run_id="run_2"))
+    assert (again.status, again.run_id, again.kept) == (Status.UNKNOWN, ran.run_id, True)
+    assert len(outside.keys) == 1, "never called a second time"
+
+
+def test_a_serialization_failure_after_a_call_is_not_tried_again(house: House) -> None:
+    class Failure(Exception):
+        sqlstate = "40001"
+
+    outside = Elsewhere()
+    ran = house.write(paying(outside, after=lambda _world: _raise(OperationalError("x", None, Failure()))))
+
+    assert (ran.status, len(outside.keys)) == (Status.UNKNOWN, 1)
+
+
+def test_a_serialization_failure_before_the_call_is_tried_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failure(Exception):
+        sqlstate = "40001"
+
+    commit, tries = Work.commit, []
+
+    def fail_once(self: Work) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OperationalError("x", None, Failure())
+        commit(self)
+
+    monkeypatch.setattr(Work, "commit", fail_once)
+    outside = Elsewhere()
+
+    ran = house.write(paying(outside))
+
+    assert (ran.status, house.counter(), len(outside.keys)) == (Status.DONE, 11, 1)
+
+
+def test_a_lost_answer_to_the_commit_before_the_call_calls_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_self: Work) -> None:
+        raise OperationalError("x", None, ConnectionError("gone"))
+
+    monkeypatch.setattr(Work, "commit", lost)
+    outside = Elsewhere()
+
+    ran = house.write(paying(outside))
+
+    assert (ran.status, outside.keys) == (Status.UNKNOWN, [])
+
+
+def test_the_session_is_closed_to_what_is_called(house: House) -> None:
+    worlds: list[World] = []
+
+    def reach_back(_key: str) -> None:
+        worlds[0].session.execute(update(Counter).values(value=99))
+
+    @flow(id="counter.back", title="Back", effects=[writes("counter", Counter), calls("payments")], asks="Back")
+    def back(_params: Nothing, world: World) -> Value:
+        """Use the session inside of the call."""
+        worlds.append(world)
+        world.session.execute(select(Counter)).all()
+        with suppress(FlowError):
+            world.call("payments", reach_back)
+        return Value(value=0)
+
+    ran = house.write(back)
+
+    assert (ran.status, house.counter()) == (Status.UNKNOWN, 0)
+
+
+@pytest.mark.parametrize("how", ["undeclared", "read-only", "inside of a call"])
+def test_a_call_that_may_not_be_made_is_refused(house: House, how: str) -> None:
+    outside = Elsewhere()
+    declared = [writes("counter", Counter)] + ([calls("payments")] if how == "inside of a call" else [])
+
+    @flow(id="counter.x", title="X", effects=declared, asks="X")
+    def act(_params: Nothing, world: World) -> Value:
+        """Call what isn't declared, or in a call."""
+        with suppress(FlowError):
+            if how == "inside of a call":
+                world.call("payments", lambda _key: world.call("payments", outside))
+            else:
+                world.call("payments", outside)
+        return Value(value=1)
+
+    if how == "read-only":
+        read = replace(get_counter, function=act.function, effects=(reads("counter", Counter),))
+        ran = house.read(read)
+    else:
+        ran = house.write(act)
+
+    expected = Status.UNKNOWN if how == "inside of a call" else Status.FAILED
+    assert (ran.status, outside.keys) == (expected, [])
+
+
+def test_facts_can_not_call(house: House) -> None:
+    outside = Elsewhere()
+
+    def facts(_params: Nothing, world: World) -> dict[str, object]:
+        world.call("payments", outside)
+        return {}
+
+    pay = replace(paying(outside), facts=facts)
+    with pytest.raises(FlowError):
+        house.engine.facts(pay, house.admit(pay).arguments, house.admit(pay).caller)
+    assert outside.keys == []
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more."""
+
+
+@pytest.mark.parametrize("point", POINTS + POINTS_OF_A_CALL)
+def test_a_run_that_dies_around_its_call_is_unknown_exactly_where_the_outside_may_have_acted(
+    database_url: str, tmp_path: Any, point: str
+) -> None:
+    def die(reached: str) -> None:
+        if reached == point:
+            raise Killed
+
+    clock, outside = SetClock(), Elsewhere()
+    with open_house(database_url, tmp_path, clock, at=die) as house:
+        admitted = house.admit(paying(outside), confirmation_id=house.confirm(), request_id="wish")
+        with pytest.raises(Killed):
+            house.write_admitted(admitted)
+        clock.forward(minutes=5)
+        house.engine.reap(house.record_reaped)
+
+        run = house.run(admitted.run_id)
+        called = [step.detail for step in run.steps if step.verb == "call"]
+        unsure = ("calling", "called", "ran", "recorded")
+        assert run.status == ("done" if point == "committed" else "unknown" if point in unsure else "interrupted")
+        assert len(outside.keys) == (1 if point in ("called", "ran", "recorded", "committed") else 0)
+        assert len(called) == (1 if point in (*unsure, "committed") else 0)
+        assert house.counter() == (11 if point == "committed" else 10 if point in unsure else 0)
+        state = house.confirmation_state(admitted.confirmation_id or "")
+        assert state == ("approved" if run.status == "interrupted" else "spent")
+        if run.status != "interrupted":
+            again = house.write_admitted(replace(admitted, run_id="run_2"))
+            assert (again.status.value, again.kept) == (run.status, True)
+
+
+def test_a_long_call_keeps_its_lease(house: House) -> None:
+    def slow() -> None:
+        house.clock.forward(seconds=29)
+        assert house.engine.reap(house.record_reaped) == 0
+
+    assert house.write(paying(Elsewhere(slow))).status is Status.DONE
+
+
+def test_a_call_beyond_its_lease_ends_as_it_was_reaped(house: House) -> None:
+    def too_slow() -> None:
+        house.clock.forward(minutes=5)
+        assert house.engine.reap(house.record_reaped) == 1
+
+    ran = house.write(paying(Elsewhere(too_slow)))
+
+    assert (ran.status, house.counter()) == (Status.UNKNOWN, 10)
+    assert house.events(ran.run_id) == ["call.unknown"]
+
+
+def _raise(error: Exception) -> None:
+    raise error
