@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli import clients, database, flows, operators, secret_key, serve, tokens
+from cli import clients, database, flows, operators, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
 from migrations import revisions
@@ -31,6 +31,7 @@ def command_line(build: Build) -> click.Group:
     group = CommandLine("countersign", help="Let people's AI agents operate your application.", callback=_private)
     for command in (
         serve.command(build),
+        work.command(build_current),
         secret_key.command(),
         database.command(build),
         operators.command(build_current),

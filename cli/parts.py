@@ -9,7 +9,9 @@ from auth.operators import Operators
 from core.db import Database
 from core.ids import Chance
 from core.settings import Settings
+from flows.outbox import Outbox
 from flows.registry import Registry
+from policy.dispatch import Door
 
 
 class Parts(Protocol):
@@ -25,6 +27,10 @@ class Parts(Protocol):
     def registry(self) -> Registry: ...
     @property
     def operators(self) -> Operators: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def door(self) -> Door: ...
     @property
     def clients(self) -> Clients: ...
     @property
