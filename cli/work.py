@@ -1,4 +1,4 @@
-"""`countersign work`: deliver what waits in the outbox, and end what nobody ended, beside or without the web workers."""
+"""`countersign work`: deliver what waits in the outbox and end what nobody ended, with or without web workers."""
 
 import signal
 import threading

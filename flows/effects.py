@@ -21,12 +21,14 @@ class Verb(StrEnum):
 class Effect:
     """A verb, a target in the words of the house, and the tables that the target names.
 
-    `reconcile` says what a person does where it isn't known whether a call took place.
+    `outside`: what is read isn't in the flow's database. `reconcile` says what a person does where it isn't known
+    whether a call took place.
     """
 
     verb: Verb
     target: str
     tables: frozenset[str] = frozenset()
+    outside: bool = False
     reconcile: str = ""
 
     def __str__(self) -> str:
@@ -36,6 +38,11 @@ class Effect:
 def reads(target: str, *tables: type | Table) -> Effect:
     """Declare that the flow reads `target`, which names these tables (mapped classes or Tables)."""
     return Effect(Verb.READ, target, _names(tables))
+
+
+def reads_outside(target: str) -> Effect:
+    """Declare that the flow only reads something outside, by `world.call`: another program, a second database."""
+    return Effect(Verb.READ, target, outside=True)
 
 
 def writes(target: str, *tables: type | Table) -> Effect:

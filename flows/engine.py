@@ -17,7 +17,7 @@ from flows.guard import install_guard
 from flows.operation import Flow
 from flows.outbox import Outbox
 from flows.retries import random_pause
-from flows.worlds import Worlds, facts_in, failed
+from flows.worlds import Read, Worlds, facts_in, failed
 from flows.writes import Recheck, Writes
 
 
@@ -54,7 +54,8 @@ class Engine:
     def read(self, admitted: Admitted, record_row: RecordRow) -> Ran:
         """Run a read-only flow; the run and its audit row are written behind, together."""
         row = admitted.row("read", self._clock.now())  # first: a flow may change the lists in its params
-        with self._worlds.reading(admitted.flow, admitted.caller) as world:
+        parts = Read(admitted.run_id, admitted.flow.errors)
+        with self._worlds.reading(admitted.flow, admitted.caller, parts) as world:
             try:
                 result = self._worlds.result_of(admitted.flow, world, admitted.arguments.params)
                 ran = done(admitted.run_id, result)

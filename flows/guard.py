@@ -77,6 +77,10 @@ class Limits:
     def __init__(self, flow_id: str, effects: tuple[Effect, ...]) -> None:
         self.flow_id = flow_id
         self.targets = frozenset((effect.verb, effect.target) for effect in effects)
+        self.outside = {
+            Verb.READ: frozenset(effect.target for effect in effects if effect.outside),
+            Verb.CALL: frozenset(effect.target for effect in effects if effect.verb is Verb.CALL),
+        }
         self._writes = _by_table(effects, Verb.WRITE)
         self._deletes = _by_table(effects, Verb.DELETE)
         # Writing and deleting include reading (flows/effects.py); a declared read names the step.

@@ -109,7 +109,7 @@ def _declaration(flow: Flow) -> bytes:
     """Give everything that a client, a page or a policy can see of the flow, as one line of JSON."""
     words = [flow.id, flow.version, flow.title, flow.summary, flow.source, flow.scope, flow.rule, flow.asks]
     more = [flow.unattended, flow.amount, sorted(flow.group or ()), sorted(flow.client_capabilities)]
-    effects = [[effect.verb, effect.target, sorted(effect.tables)] for effect in flow.effects]
+    effects = [[effect.verb, effect.target, sorted(effect.tables), effect.outside] for effect in flow.effects]
     errors = [[error.code, error.public] for error in flow.errors]
     return orjson.dumps([words, more, effects, errors, input_schema(flow.params), output_schema(flow.result)])
 
@@ -157,7 +157,7 @@ def _check_schemas(flow: Flow) -> Iterator[str]:
 
 def _check_effects(flow: Flow) -> Iterator[str]:
     for effect in flow.effects:
-        if effect.verb in WITH_TABLES and not effect.tables:
+        if effect.verb in WITH_TABLES and not effect.tables and not effect.outside:
             yield f"{effect} names no table"
         if effect.verb is Verb.SEND and effect.target not in DELIVERED:
             yield f"nothing delivers what is sent to {effect.target}"

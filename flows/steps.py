@@ -44,13 +44,13 @@ class Answer(StrEnum):
 
 @dataclass(slots=True)
 class CallStep:
-    """One call to the outside; its key is what a person looks for there."""
+    """One call to the outside, or a read there; its key is what a person looks for."""
 
+    verb: Verb
     target: str
     key: str
     at: int  # microseconds
     answer: Answer = Answer.OPEN
-    verb: Verb = Verb.CALL
 
     @property
     def detail(self) -> str:
@@ -73,9 +73,9 @@ class Steps:
             step = self._steps[verb, target] = Step(verb, target, to_us(self._clock.now()))
         step.times += 1
 
-    def add_call(self, target: str, run_id: str) -> CallStep:
+    def add_call(self, verb: Verb, target: str, run_id: str) -> CallStep:
         """Note a call that is about to be made; nothing takes it back."""
-        made = CallStep(target, f"{run_id}-{len(self.calls) + 1}", to_us(self._clock.now()))
+        made = CallStep(verb, target, f"{run_id}-{len(self.calls) + 1}", to_us(self._clock.now()))
         self.calls.append(made)
         return made
 

@@ -42,23 +42,32 @@ class Message:
     text: str
 
 
-class WorkInParts(Protocol):
-    """The work of a write run, which commits in parts around its calls to the outside."""
+class Parts(Protocol):
+    """What a run does around its calls to the outside: a write commits in parts, a read just goes on."""
 
-    run_id: str
-    declared_errors: tuple[type[FlowError], ...]
+    @property
+    def verb(self) -> Verb:
+        """What its calls count as."""
+
+    @property
+    def run_id(self) -> str:
+        """Whose calls they are."""
+
+    @property
+    def declared_errors(self) -> tuple[type[FlowError], ...]:
+        """The errors that say that the outside did nothing."""
 
     def leave(self, world: "World") -> None:
         """Commit what the run did so far, together with the step that says it is about to call."""
 
-    def come_back(self) -> datetime:
+    def come_back(self) -> datetime | None:
         """Begin the next part; give until when it must be done."""
 
 
 class World:
     """One run's world: `session`, `caller`, `now`, `new_id`, `send`, `call` (design D16); all is checked and counted.
 
-    Without `parts` it only reads.
+    Without a deadline it only reads; without `parts` it can't call.
     """
 
     def __init__(
@@ -70,7 +79,7 @@ class World:
         ids: Ids,
         connect: Callable[[], AbstractContextManager[Connection]],
         deadline: datetime | None = None,
-        parts: WorkInParts | None = None,
+        parts: Parts | None = None,
     ) -> None:
         self.caller = caller
         self.now = clock.now()
@@ -126,17 +135,19 @@ class World:
         `key` is this call's name for the outside: send it along, so that a repetition can be recognised. `fn` runs
         without a transaction: it may use sockets and files, but no session. When it raises one of the flow's declared
         errors the outside did nothing; when anything else ends the run from here on, the run is `unknown`, and nothing
-        is called a second time (design D5). Raises UndeclaredEffect for a target that isn't declared.
+        is called a second time (design D5). A flow that only reads calls what it declares with `reads_outside`.
+        Raises UndeclaredEffect for any other target.
         """
-        if (Verb.CALL, target) not in self._limits.targets or self._parts is None or self._is_calling:
+        parts = self._parts
+        if parts is None or self._is_calling or target not in self._limits.outside[parts.verb]:
             raise self._refusal(f"call of {target}")
         self._settle()
         self.check_deadline()
-        step = self.steps.add_call(target, self._parts.run_id)
-        with self._away(self._parts):
+        step = self.steps.add_call(parts.verb, target, parts.run_id)
+        with self._away(parts):
             try:
                 answer = fn(step.key)
-            except self._parts.declared_errors:
+            except parts.declared_errors:
                 step.answer = Answer.DECLINED
                 raise
         step.answer = Answer.GIVEN
@@ -216,7 +227,7 @@ class World:
                 self._session.commit()
 
     @contextmanager
-    def _away(self, parts: WorkInParts) -> Iterator[None]:
+    def _away(self, parts: Parts) -> Iterator[None]:
         """Be without a transaction; a new part begins whatever happens outside."""
         with self._unwatched():
             self._leave(parts)
@@ -228,7 +239,7 @@ class World:
                 with unconfined():
                     self._deadline = parts.come_back()
 
-    def _leave(self, parts: WorkInParts) -> None:
+    def _leave(self, parts: Parts) -> None:
         is_left = False
         try:
             with unconfined():

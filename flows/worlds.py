@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from flows.envelope import Status
 from flows.guard import Limits, UndeclaredEffect, UnseenSql, confined
 from flows.inert import ResultTooLarge, inert
 from flows.operation import Flow, FlowError, Params, Source
-from flows.world import TookTooLong, WorkInParts, World, closing
+from flows.world import Parts, TookTooLong, World, closing
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,21 @@ class FactsFailed(FlowError):
 OUR_FAILURES = (UnseenSql, UndeclaredEffect, TookTooLong, ResultTooLarge)
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read run around its calls: there is nothing to commit."""
+
+    run_id: str
+    declared_errors: tuple[type[FlowError], ...]
+    verb: Verb = Verb.READ
+
+    def leave(self, _world: World) -> None:
+        """Stay as it is: what was read was of one moment, and will be."""
+
+    def come_back(self) -> None:
+        """Go on."""
+
+
 class Worlds:
     """Makes the worlds of flows, and lets flows work in them."""
 
@@ -46,9 +61,9 @@ class Worlds:
         self._result_bytes = result_bytes
         self._limits: dict[tuple[str, bool], tuple[Flow, Limits]] = {}
 
-    def reading(self, flow: Flow, caller: Caller) -> AbstractContextManager[World]:
+    def reading(self, flow: Flow, caller: Caller, parts: Parts | None = None) -> AbstractContextManager[World]:
         """Give a world that can only read, all of one moment."""
-        return closing(self._world(self._limits_of(flow), caller, self._database.snapshot))
+        return closing(self._world(self._limits_of(flow), caller, self._database.snapshot, parts=parts))
 
     def looking(
         self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime
@@ -58,7 +73,7 @@ class Worlds:
         return closing(self._world(limits, caller, lambda: nullcontext(connection), deadline=deadline))
 
     def working(
-        self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime, parts: WorkInParts
+        self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime, parts: Parts
     ) -> AbstractContextManager[World]:
         """Give the world in which a write works."""
         limits = self._limits_of(flow)
@@ -80,7 +95,7 @@ class Worlds:
         connect: Callable[[], AbstractContextManager[Connection]],
         *,
         deadline: datetime | None = None,
-        parts: WorkInParts | None = None,
+        parts: Parts | None = None,
     ) -> World:
         return World(
             limits=limits,

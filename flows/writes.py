@@ -16,6 +16,7 @@ from core.errors import AppError, Conflict, Unavailable
 from core.settings import Settings
 from flows.admission import Admitted, Ran, Record, RecordReaped, Spend, as_it_stands, done, refused
 from flows.caller import Caller
+from flows.effects import Verb
 from flows.envelope import Status
 from flows.marks import marks_of
 from flows.operation import Flow
@@ -59,6 +60,8 @@ class _NotRunning(Exception):
 
 class _Parts:
     """The work of one run, which commits before each call to the outside."""
+
+    verb = Verb.CALL
 
     def __init__(
         self,

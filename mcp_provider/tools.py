@@ -120,7 +120,7 @@ def annotations(flow: Flow) -> dict[str, bool]:
         "readOnlyHint": flow.only_reads,
         "destructiveHint": bool(verbs & CHANGES),
         "idempotentHint": flow.only_reads,
-        "openWorldHint": bool(verbs & REACHES_OUT),
+        "openWorldHint": bool(verbs & REACHES_OUT) or any(effect.outside for effect in flow.effects),
     }
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from core.db import Work
 from flows import models
-from flows.effects import calls, reads, sends, writes
+from flows.effects import calls, reads, reads_outside, sends, writes
 from flows.envelope import Status
 from flows.guard import unconfined
 from flows.operation import FlowError, flow
@@ -258,6 +258,32 @@ def test_facts_can_not_call(house: House) -> None:
     with pytest.raises(FlowError):
         house.engine.facts(pay, house.admit(pay).arguments, house.admit(pay).caller)
     assert outside.keys == []
+
+
+def test_a_read_asks_the_outside_what_it_declares(house: House) -> None:
+    outside = Elsewhere(lambda: 7)
+
+    def ask(_params: Nothing, world: World) -> Value:
+        before = world.session.scalars(select(Counter.value)).one()
+        return Value(value=before + world.call("prices", outside))
+
+    asking = replace(get_counter, function=ask, effects=(reads("counter", Counter), reads_outside("prices")))
+    ran = house.read(asking)
+
+    assert (ran.status, ran.result) == (Status.DONE, {"value": 7})
+    steps = [(step.verb, step.target, step.detail) for step in house.run(ran.run_id).steps]
+    assert steps == [("read", "counter", "1 statement"), ("read", "prices", f"key {ran.run_id}-1, answered")]
+    assert house.read(replace(asking, effects=(reads("counter", Counter), calls("prices")))).status is Status.FAILED
+    with pytest.raises(FlowError):
+        house.engine.facts(replace(asking, facts=ask), house.admit(asking).arguments, house.admit(asking).caller)
+    assert len(outside.keys) == 1
+
+
+def test_a_write_calls_only_what_it_declares_to_call(house: House) -> None:
+    outside = Elsewhere()
+    pay = replace(paying(outside), effects=(writes("counter", Counter), sends("email"), reads_outside("payments")))
+
+    assert (house.write(pay).status, outside.keys) == (Status.FAILED, [])
 
 
 class Killed(BaseException):
