@@ -7,7 +7,7 @@ from sqlalchemy import or_, select
 
 from flows.catalogue.tables import Customer
 from flows.effects import reads
-from flows.operation import Params, Result, Sensitive, flow
+from flows.operation import FromPeople, Params, Result, Sensitive, flow
 from flows.world import World
 
 
@@ -22,9 +22,9 @@ class FoundCustomer(Result):
     """One customer."""
 
     id: int
-    name: str
+    name: Annotated[str, FromPeople()]
     email: Annotated[str, Sensitive()]
-    city: str
+    city: Annotated[str, FromPeople()]
 
 
 class FoundCustomers(Result):

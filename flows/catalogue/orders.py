@@ -9,7 +9,7 @@ from sqlalchemy import Row, bindparam, select
 from flows.catalogue.money import money
 from flows.catalogue.tables import Customer, Order, OrderLine, Product, Refund
 from flows.effects import reads, sends, writes
-from flows.operation import FlowError, Params, Result, flow
+from flows.operation import FlowError, FromPeople, Params, Result, flow
 from flows.world import World
 
 OrderNumber = Annotated[int, Field(ge=1, le=2**31 - 1, description="The order's number, e.g. 1042")]
@@ -60,7 +60,7 @@ class OrderSummary(Result):
 
     number: int
     status: OrderStatus
-    customer: str
+    customer: Annotated[str, FromPeople()]
     total: int
     refunded: int
     currency: str
