@@ -1,5 +1,6 @@
 """The whole application in this process: people with browsers, their agents at the door, a clock that one moves."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from core.settings import Argon2, Settings
 from flows.caller import Role, Surface
 from flows.catalogue.seed import load_shop
 from flows.envelope import Envelope
+from flows.operation import Flow
 from migrations.revisions import is_demo, upgrade
 from policy.dispatch import Call
 from policy.principal import Principal
@@ -78,7 +80,9 @@ class Reader:
 class House:
     """The parts of one process on an empty database with the demo shop."""
 
-    def __init__(self, database_url: str, folder: Path, base_url: str = BASE_URL) -> None:
+    def __init__(
+        self, database_url: str, folder: Path, base_url: str = BASE_URL, catalogue: Iterable[Flow] | None = None
+    ) -> None:
         self.clock = MovedClock()
         self.settings = Settings(
             base_url=base_url,
@@ -89,7 +93,7 @@ class House:
             production=base_url != BASE_URL,
             argon2=Argon2(1, 8, 1),
         )
-        self.parts = app.build(self.settings, clock=self.clock)
+        self.parts = app.build(self.settings, catalogue=catalogue, clock=self.clock)
         upgrade(self.parts.database, demo=is_demo(self.settings.flows))
         with self.parts.database.write() as connection:
             load_shop(connection)
