@@ -1,6 +1,6 @@
 """What a flow may do, declared once: it feeds manifest, annotations, consent, approval page, audit and the check."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sqlalchemy import Table
@@ -21,8 +21,9 @@ class Verb(StrEnum):
 class Effect:
     """A verb, a target in the words of the house, and the tables that the target names.
 
-    `outside`: what is read isn't in the flow's database. `reconcile` says what a person does where it isn't known
-    whether a call took place.
+    A database may reach further than the statement says: a target names what cascades and triggers reach too.
+    `mapped`: the tables of a delete, from which the registry follows the cascades. `outside`: what is read isn't in
+    the flow's database. `reconcile` says what a person does where it isn't known whether a call took place.
     """
 
     verb: Verb
@@ -30,6 +31,7 @@ class Effect:
     tables: frozenset[str] = frozenset()
     outside: bool = False
     reconcile: str = ""
+    mapped: tuple[Table, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.verb}:{self.target}"
@@ -51,8 +53,12 @@ def writes(target: str, *tables: type | Table) -> Effect:
 
 
 def deletes(target: str, *tables: type | Table) -> Effect:
-    """Declare that the flow deletes from `target`; reading it is included."""
-    return Effect(Verb.DELETE, target, _names(tables))
+    """Declare that the flow deletes from `target`; reading it is included.
+
+    Name the tables from which the database deletes with it (ON DELETE CASCADE, triggers) as well; what it writes by
+    itself (ON DELETE SET NULL, SET DEFAULT, triggers) needs a `writes`.
+    """
+    return Effect(Verb.DELETE, target, _names(tables), mapped=_tables(tables))
 
 
 def sends(target: str) -> Effect:
@@ -69,7 +75,8 @@ def calls(target: str, *, reconcile: str = "") -> Effect:
 
 
 def _names(tables: tuple[type | Table, ...]) -> frozenset[str]:
-    return frozenset(
-        table.fullname if isinstance(table, Table) else table.__table__.fullname  # type: ignore[attr-defined]
-        for table in tables
-    )
+    return frozenset(table.fullname for table in _tables(tables))
+
+
+def _tables(tables: tuple[type | Table, ...]) -> tuple[Table, ...]:
+    return tuple(table if isinstance(table, Table) else table.__table__ for table in tables)  # type: ignore[attr-defined]

@@ -1,33 +1,23 @@
-"""What a statement of a flow touches, seen where it is compiled, and whether the flow declared it (design D5).
+"""What a statement of a flow touches, and whether the flow declared it (design D5).
 
-Compiling is the one place that every construct passes, whatever the ORM makes of it: joined loads, CTEs, aliases,
-INSERT inside WITH. It happens once a statement; running it again costs two set lookups. This catches a developer's
-mistake; it is not a sandbox.
+Compiling is the one place that every construct passes (flows/recorder.py). It happens once a statement; running it
+again costs two set lookups. This catches a developer's mistake; it is not a sandbox.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, Table, event
+from sqlalchemy import Connection, Engine, Pool, PoolProxiedConnection, event
 
+from flows.confine import CONFINED, Confining, install_confinement, unconfined
 from flows.effects import Effect, Verb
 from flows.operation import FlowError
+from flows.recorder import Seen, Touched, is_recorded, record_statements
 
 WATCHER = "countersign.watcher"
-CONFINED: "ContextVar[Watcher | None]" = ContextVar("confined", default=None)
-# SQL functions that run SQL from a text, reach files, other sessions or settings, or only wait.
-FAR_FUNCTION = re.compile(
-    r"(query|table|database|schema|cursor)_to_.*|pg_(read|ls|sleep|terminate|cancel|stat_file).*|lo_.*|dblink.*"
-    r"|set_config|pragma_.*|load_extension|readfile|writefile"
-)
-# What SQLAlchemy itself writes as a literal column: count(*), EXISTS (SELECT 1 …), LIKE '%' || x.
-OWN_LITERAL = re.compile(r"\*|\d+|'%'")
-PLAIN_OPERATOR = re.compile(r"[^\s\w();'\"]+|[A-Za-z]+(?: [A-Za-z]+)*")
-Touched = tuple[tuple[Verb, str], ...]
+OF_SQLALCHEMY = vars(sys.modules[Connection.__module__])
 
 
 class UnseenSql(FlowError):
@@ -35,6 +25,10 @@ class UnseenSql(FlowError):
 
     code = "unseen_sql"
     public = "The flow used SQL that can't be checked against its declared effects. Nothing was changed."
+    remedy = (
+        "Say it in SQLAlchemy's constructs on mapped tables, through `world.session`; "
+        "the log names what could not be seen."
+    )
 
 
 class UndeclaredEffect(FlowError):
@@ -42,9 +36,10 @@ class UndeclaredEffect(FlowError):
 
     code = "undeclared_effect"
     public = "The flow tried to do something that it doesn't declare. Nothing was changed."
+    remedy = "Declare the effect with the tables that it touches, those that the database reaches by itself included."
 
 
-class Watcher(Protocol):
+class Watcher(Confining, Protocol):
     """Follows the statements of one connection while a flow uses it; raises to refuse one."""
 
     def before(self, compiled: Any) -> None:
@@ -56,19 +51,8 @@ class Watcher(Protocol):
     def committing(self) -> None:
         """See that the connection's transaction is about to end."""
 
-    def elsewhere(self) -> FlowError:
-        """See a statement on a connection that isn't watched; give its refusal."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """What one compiled statement touches, and the verdicts on it by limits."""
-
-    reads: set[str] = field(default_factory=set)
-    writes: set[str] = field(default_factory=set)
-    deletes: set[str] = field(default_factory=set)
-    unseen: str | None = None
-    judged: "dict[Limits, Touched]" = field(default_factory=dict)
+    def rolling_back(self) -> None:
+        """See that the connection's transaction is about to be given up; raises nothing."""
 
 
 class Limits:
@@ -115,34 +99,24 @@ class Limits:
 
 def install_guard(engine: Engine) -> None:
     """Make `engine` record what each statement touches and ask the connection's watcher; once an engine."""
-    compiler = engine.dialect.statement_compiler
-    if issubclass(compiler, _Recorder):
+    install_confinement()
+    _guard_other_engines()
+    if is_recorded(engine):
         return
-    engine.dialect.statement_compiler = type(f"Guarded{compiler.__name__}", (_Recorder, compiler), {})
-    engine.clear_compiled_cache()  # what was compiled before has no record and would be refused
-    event.listen(engine, "before_cursor_execute", _before)
+    record_statements(engine)
+    engine._connection_cls = _Guarded  # noqa: SLF001 - no event tells of the driver's connection being taken
     event.listen(engine, "after_cursor_execute", _after)
     event.listen(engine, "commit", _committing)
+    event.listen(engine, "rollback", _rolling_back)
+    event.listen(engine, "checkout", _taken_here)
 
 
-@contextmanager
-def confined(watcher: Watcher) -> Iterator[None]:
-    """Refuse what this thread sends to guarded engines beside the connection that is watched."""
-    token = CONFINED.set(watcher)
-    try:
-        yield
-    finally:
-        CONFINED.reset(token)
-
-
-@contextmanager
-def unconfined() -> Iterator[None]:
-    """Let the product itself work between two parts of a flow."""
-    token = CONFINED.set(None)
-    try:
-        yield
-    finally:
-        CONFINED.reset(token)
+@cache
+def _guard_other_engines() -> None:
+    """Refuse what a confined thread does on any engine of this process beside its world's connection."""
+    event.listen(Engine, "before_cursor_execute", _before)
+    event.listen(Engine, "do_connect", _connecting)
+    event.listen(Pool, "checkout", _taken)
 
 
 def _by_table(effects: tuple[Effect, ...], verb: Verb) -> dict[str, str]:
@@ -153,8 +127,8 @@ def _before(connection: Connection, _cursor: Any, _sql: str, _values: Any, conte
     watcher: Watcher | None = connection.info.get(WATCHER)
     if watcher is not None:
         watcher.before(context.compiled if context is not None else None)
-    elif (confining := CONFINED.get()) is not None:
-        raise confining.elsewhere()
+    elif CONFINED.watcher is not None:
+        _refuse("another connection", is_ours=is_recorded(connection.engine))
 
 
 def _after(connection: Connection, cursor: Any, _sql: str, _values: Any, context: Any, _many: bool) -> None:  # noqa: FBT001 - SQLAlchemy's signature
@@ -170,85 +144,52 @@ def _committing(connection: Connection) -> None:
             watcher.committing()
         except FlowError:
             # SQLAlchemy gives up its transaction now, the database would still hold it with its locks.
-            connection.connection.rollback()
+            with unconfined():
+                connection.connection.rollback()
             raise
+
+
+def _rolling_back(connection: Connection) -> None:
+    watcher: Watcher | None = None if connection.invalidated else connection.info.get(WATCHER)
+    if watcher is not None:
+        watcher.rolling_back()
+
+
+def _connecting(_dialect: Any, _record: Any, _arguments: Any, _named: Any) -> None:
+    if CONFINED.watcher is not None:
+        _refuse("another connection", is_ours=False)
+
+
+def _taken(_driver: Any, _record: Any, _proxy: Any) -> None:
+    if CONFINED.watcher is not None:
+        _refuse("another connection", is_ours=False)
+
+
+def _taken_here(_driver: Any, _record: Any, _proxy: Any) -> None:
+    if CONFINED.watcher is not None:
+        _refuse("another connection", is_ours=True)
+
+
+def _refuse(what: str, *, is_ours: bool) -> None:
+    if CONFINED.watcher is not None and (refusal := CONFINED.watcher.elsewhere(what, is_ours=is_ours)) is not None:
+        raise refusal
 
 
 def _changed(cursor: Any, context: Any) -> int | None:
     """Give the rows that a statement changed; None where the driver can't say (RETURNING isn't fetched yet)."""
+    if context.compiled.seen.has_cascades:
+        return None  # the rows that the database changed with them aren't counted by anybody
     if not context.compiled.effective_returning:
         return cursor.rowcount if cursor.rowcount >= 0 else None
     is_plain = context.isinsert and context.compiled.statement._post_values_clause is None  # noqa: SLF001 - no public name for ON CONFLICT
     return 1 if is_plain and len(context.compiled_parameters) == 1 else None
 
 
-class _Recorder:
-    """A mix-in for a dialect's SQL compiler: writes down every table, and whatever is text instead of a construct."""
+class _Guarded(Connection):
+    """A connection whose driver's connection, on which no statement could be seen, a flow can't take."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.seen = Seen()
-        super().__init__(*args, **kwargs)
-
-    def visit_table(self, table: Any, *args: Any, **kwargs: Any) -> Any:
-        self._touch(table, self.seen.reads)
-        return super().visit_table(table, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_insert(self, statement: Any, *args: Any, **kwargs: Any) -> Any:
-        self._touch(statement.table, self.seen.writes)
-        return super().visit_insert(statement, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_update(self, statement: Any, *args: Any, **kwargs: Any) -> Any:
-        self._touch(statement.table, self.seen.writes)
-        return super().visit_update(statement, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_delete(self, statement: Any, *args: Any, **kwargs: Any) -> Any:
-        self._touch(statement.table, self.seen.deletes)
-        return super().visit_delete(statement, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_textclause(self, *args: Any, **kwargs: Any) -> Any:
-        self.seen.unseen = "text()"
-        return super().visit_textclause(*args, **kwargs)  # type: ignore[misc]
-
-    def visit_tstring(self, *args: Any, **kwargs: Any) -> Any:
-        self.seen.unseen = "tstring()"
-        return super().visit_tstring(*args, **kwargs)  # type: ignore[misc]
-
-    def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> Any:
-        if column.is_literal and not OWN_LITERAL.fullmatch(str(column.name)):
-            self.seen.unseen = "literal_column()"
-        return super().visit_column(column, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        if FAR_FUNCTION.fullmatch(func.name.lower()):
-            self.seen.unseen = func.name
-        return super().visit_function(func, *args, **kwargs)  # type: ignore[misc]
-
-    def visit_custom_op_binary(self, element: Any, operator: Any, **kwargs: Any) -> Any:
-        self._operator(operator)
-        return super().visit_custom_op_binary(element, operator, **kwargs)  # type: ignore[misc]
-
-    def visit_custom_op_unary_operator(self, element: Any, operator: Any, **kwargs: Any) -> Any:
-        self._operator(operator)
-        return super().visit_custom_op_unary_operator(element, operator, **kwargs)  # type: ignore[misc]
-
-    def visit_custom_op_unary_modifier(self, element: Any, operator: Any, **kwargs: Any) -> Any:
-        self._operator(operator)
-        return super().visit_custom_op_unary_modifier(element, operator, **kwargs)  # type: ignore[misc]
-
-    def get_statement_hint_text(self, hint_texts: Any) -> Any:
-        self.seen.unseen = "a hint"
-        return super().get_statement_hint_text(hint_texts)  # type: ignore[misc]
-
-    def format_from_hint_text(self, *args: Any) -> Any:
-        self.seen.unseen = "a hint"
-        return super().format_from_hint_text(*args)  # type: ignore[misc]
-
-    def _operator(self, operator: Any) -> None:
-        if not PLAIN_OPERATOR.fullmatch(operator.opstring.strip()):
-            self.seen.unseen = "op()"
-
-    def _touch(self, table: Any, tables: set[str]) -> None:
-        if isinstance(table, Table):
-            tables.add(table.fullname)
-        else:
-            self.seen.unseen = "table()"
+    @property
+    def connection(self) -> PoolProxiedConnection:
+        if CONFINED.watcher is not None and sys._getframe(1).f_globals is not OF_SQLALCHEMY:  # noqa: SLF001
+            _refuse("the driver's connection", is_ours=True)
+        return super().connection

@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from core.clock import Clock
 from core.ids import Ids
 from flows.caller import Caller
+from flows.confine import OutsideReach, unconfined
 from flows.effects import Verb
-from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql, unconfined
+from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql
 from flows.operation import FlowError
 from flows.steps import Answer, Changes, Steps
 
@@ -103,7 +104,8 @@ class World:
     def session(self) -> Session:
         """A SQLAlchemy session inside the run's transaction: its commit is a savepoint, only the run commits."""
         if self._session is None:
-            connection = self._opened.enter_context(self._connect())
+            with unconfined():
+                connection = self._opened.enter_context(self._connect())
             self._info = connection.info
             self._info[WATCHER] = self
             self._opened.callback(self._info.pop, WATCHER, None)
@@ -185,9 +187,23 @@ class World:
         if self._deadline is not None:
             raise self._refusal("commit of the run's transaction")
 
-    def elsewhere(self) -> FlowError:
-        """Give the refusal of a statement on another connection than the run's."""
-        self._breach = UnseenSql(detail=f"{self._limits.flow_id}: another connection")
+    def rolling_back(self) -> None:
+        """Fail the run whose flow gave up its transaction: what was paid and written in it is gone."""
+        if self._deadline is not None:
+            self._refusal("rollback of the run's transaction")
+
+    def elsewhere(self, what: str, *, is_ours: bool) -> FlowError | None:
+        """Give the refusal of work on another connection; None where it is the outside that is called."""
+        if self._is_calling and not is_ours:
+            return None
+        self._breach = UnseenSql(detail=f"{self._limits.flow_id}: {what}")
+        return self._breach
+
+    def outside(self, what: str) -> FlowError | None:
+        """Give the refusal of what the flow does beside its world; None while it calls the outside."""
+        if self._is_calling:
+            return None
+        self._breach = OutsideReach(detail=f"{self._limits.flow_id}: {what}")
         return self._breach
 
     def kept(self) -> None:

@@ -16,9 +16,10 @@ from core.ids import Ids
 from flows.admission import Admitted, Ran, refused
 from flows.arguments import Arguments
 from flows.caller import Caller
+from flows.confine import OutsideReach, confined
 from flows.effects import Verb
 from flows.envelope import Status
-from flows.guard import Limits, UndeclaredEffect, UnseenSql, confined
+from flows.guard import Limits, UndeclaredEffect, UnseenSql
 from flows.inert import ResultTooLarge, inert
 from flows.operation import Flow, FlowError, Params, Source
 from flows.world import Parts, TookTooLong, World, closing
@@ -33,7 +34,7 @@ class FactsFailed(FlowError):
     public = "What would be confirmed could not be read. The reference finds the reason in the log."
 
 
-OUR_FAILURES = (UnseenSql, UndeclaredEffect, TookTooLong, ResultTooLarge)
+OUR_FAILURES = (UnseenSql, UndeclaredEffect, OutsideReach, TookTooLong, ResultTooLarge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,14 @@ def facts_in(world: World, flow: Flow, arguments: Arguments) -> Mapping[str, obj
         return {}
     try:
         with _kept_to(world, flow):
-            return flow.facts(arguments.given(), world)
+            facts = flow.facts(arguments.given(), world)
+        world.finish()
     except Exception as error:
         if (isinstance(error, FlowError) and _is_said(error, flow)) or is_serialization_failure(error):
             raise
         log.exception("the facts of %s could not be read", flow.id)
         raise FactsFailed(detail=type(error).__name__) from None
+    return facts
 
 
 def failed(admitted: Admitted, error: Exception) -> Ran:

@@ -13,6 +13,7 @@ from sqlalchemy import event, func, select
 from core.clock import SystemClock
 from core.errors import NotFound
 from flows import behind, models
+from flows.confine import unconfined
 from flows.envelope import Status
 from flows.trace import PATIENCE_SECONDS
 from flows.world import World
@@ -134,7 +135,9 @@ def test_a_read_whose_connection_breaks_has_failed_and_is_on_record(live: House,
         pytest.skip("SQLite has no connection that could break")
 
     def break_it(_params: Nothing, world: World) -> Value:
-        end_backend(live, world.session.connection().connection.driver_connection)
+        connection = world.session.connection()
+        with unconfined():
+            end_backend(live, connection.connection.driver_connection)
         return Value(value=world.session.scalars(select(Counter.value)).one())
 
     ran = live.read(replace(get_counter, function=break_it))

@@ -11,9 +11,9 @@ from sqlalchemy.exc import OperationalError
 
 from core.db import Work
 from flows import models
+from flows.confine import unconfined
 from flows.effects import calls, reads, reads_outside, sends, writes
 from flows.envelope import Status
-from flows.guard import unconfined
 from flows.operation import FlowError, flow
 from flows.reconcile import AFTERWARDS, how_to_reconcile
 from flows.world import World
