@@ -35,9 +35,10 @@ from core.seal import Sealer
 from core.settings import Settings, load_settings
 from flows.behind import TraceWriter
 from flows.builtin import builtin_flows
+from flows.loading import Loaded, load_flows
 from flows.operation import Flow
 from flows.outbox import Outbox
-from flows.registry import Registry, load_flows
+from flows.registry import Registry
 from flows.trace import Traces
 from mcp_provider.routes import mcp_routes
 from migrations.revisions import is_demo, require_current
@@ -206,11 +207,11 @@ def _catalogue(
     settings: Settings, given: Iterable[Flow] | None, *, traces: Traces, sealer: Sealer
 ) -> tuple[Registry, Scopes]:
     """Give the closed registry; the manifest describes the registry that holds it, hence the late look."""
-    flows = list(load_flows(settings.flows) if given is None else given)
-    scopes = Scopes(flows)
+    loaded = load_flows(settings.flows) if given is None else Loaded(tuple(given), ())
+    scopes = Scopes(loaded.flows)
     built_in = [*policy_flows(lambda: registry, lambda: scopes, settings)]
     built_in += builtin_flows(lambda: registry, traces, sealer)
-    registry = Registry([*built_in, *flows])
+    registry = Registry([*built_in, *loaded.flows], loaded.faults)
     return registry, scopes
 
 

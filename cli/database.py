@@ -1,9 +1,10 @@
 """`countersign db`: the tables."""
 
+import importlib
+
 import click
 
 from cli.parts import Build, Parts
-from flows.catalogue.seed import load_shop
 from migrations import revisions
 
 
@@ -25,6 +26,7 @@ def bring_up_to_date(parts: Parts) -> str:
     revisions.upgrade(parts.database, demo=demo)
     words = f"The database is at revision {', '.join(sorted(revisions.expected(demo=demo)))}."
     if demo:
+        seed = importlib.import_module("flows.catalogue.seed")  # only here: it maps the shop's tables
         with parts.database.write() as connection:
-            words += " The demo shop is loaded." if load_shop(connection) else ""
+            words += " The demo shop is loaded." if seed.load_shop(connection) else ""
     return words

@@ -1,6 +1,7 @@
 """The `countersign` command: its nouns, and one way to refuse."""
 
 import os
+import sys
 from typing import Any
 
 import click
@@ -8,6 +9,7 @@ import click
 from cli import clients, database, flows, operators, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
+from core.settings import Settings
 from migrations import revisions
 
 
@@ -23,12 +25,12 @@ class CommandLine(click.Group):
 def command_line(build: Build) -> click.Group:
     """Give the whole command line; `build` makes the application's parts when a command first needs them."""
 
-    def build_current() -> Parts:
-        parts = build()
+    def build_current(settings: Settings | None = None) -> Parts:
+        parts = build(settings)
         revisions.require_current(parts.database, demo=revisions.is_demo(parts.settings.flows))
         return parts
 
-    group = CommandLine("countersign", help="Let people's AI agents operate your application.", callback=_private)
+    group = CommandLine("countersign", help="Let people's AI agents operate your application.", callback=_settle_in)
     for command in (
         serve.command(build),
         work.command(build_current),
@@ -43,5 +45,8 @@ def command_line(build: Build) -> click.Group:
     return group
 
 
-def _private() -> None:
+def _settle_in() -> None:
     os.umask(0o077)  # whatever a command creates is its user's alone
+    here = os.getcwd()
+    if here not in sys.path:  # gunicorn does the same: a package beside us is found whichever of the two starts
+        sys.path.insert(0, here)

@@ -1,6 +1,5 @@
 """What the commands are handed: the built application, as far as they use it."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from auth.clients import Clients
@@ -37,4 +36,7 @@ class Parts(Protocol):
     def local(self) -> LocalIdentities: ...
 
 
-Build = Callable[[], Parts]
+class Build(Protocol):
+    """Makes the parts, from the environment's settings where none are given."""
+
+    def __call__(self, settings: Settings | None = None) -> Parts: ...

@@ -2,7 +2,7 @@
 
 import inspect
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema
 
 from core.errors import AppError
 from flows.effects import Effect, Verb
+from flows.faults import FaultRule, Found
 
 if TYPE_CHECKING:
     from flows.world import World
@@ -74,7 +75,7 @@ class Source(StrEnum):
 
 
 class FlowFault(AppError):
-    """A declaration that can't stand; raised where it is made, collected by the registry."""
+    """What a declaration or a model can't be; collected with every other fault, never raised out of a module."""
 
     code = "flow_fault"
 
@@ -101,6 +102,7 @@ class Flow:
     source: Source = Source.FLOW
     group: frozenset[str] | None = None
     client_capabilities: frozenset[str] = frozenset()
+    faults: tuple[Found, ...] = ()  # what `@flow` met; told with all the others, so that one doesn't hide the next
 
     @property
     def only_reads(self) -> bool:
@@ -137,7 +139,7 @@ def flow(
     rule: Rule | None = None,
     asks: str | None = None,
     facts: Callable[[Any, Any], Mapping[str, object]] | None = None,
-    errors: tuple[type[FlowError], ...] = (),
+    errors: tuple[type[FlowError], ...] | list[type[FlowError]] = (),
     unattended: bool = False,
     amount: str | None = None,
     version: int = 1,
@@ -152,7 +154,9 @@ def flow(
     """
 
     def declare(function: "Callable[[Any, World], Any]") -> Flow:
-        params, result = _types_of(function)
+        params, result, problem = _types_of(function)
+        lists = tuple(_unlisted(effects, errors))
+        wrong = {rule for rule, _ in lists}
         declared = Flow(
             id=id,
             title=title,
@@ -160,15 +164,16 @@ def flow(
             params=params,
             result=result,
             function=function,
-            effects=tuple(effects),
+            effects=() if FaultRule.EFFECTS_LIST in wrong else tuple(effects),
             scope=scope,
             asks=asks,
             facts=facts,
-            errors=errors,
+            errors=() if FaultRule.ERRORS_LIST in wrong else tuple(errors),
             unattended=unattended,
             amount=amount,
             version=version,
             client_capabilities=client_capabilities,
+            faults=lists if problem is None else ((FaultRule.SIGNATURE, problem), *lists),
         )
         return declared if declared.only_reads else replace(declared, rule=rule or Rule.HUMAN)
 
@@ -187,12 +192,33 @@ def asked_fields(template: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _types_of(function: Callable[..., Any]) -> tuple[type[Params], type[Result]]:
-    hints = get_type_hints(function, localns={"World": object})
-    first = next(iter(inspect.signature(function).parameters), None)
-    params, result = hints.get(first or ""), hints.get("return")
+def _types_of(function: Callable[..., Any]) -> tuple[type[Params], type[Result], str | None]:
+    """Give the types of a flow's function; the bare ones, with what is wrong, when they can't be had."""
+    try:
+        return *_annotated(function), None
+    except FlowFault as fault:
+        return Params, Result, fault.public
+
+
+def _annotated(function: Callable[..., Any]) -> tuple[type[Params], type[Result]]:
+    try:
+        names = list(inspect.signature(function).parameters)
+        hints = get_type_hints(function, localns={"World": object})
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise FlowFault(f"its annotations can't be read: {error}") from None
+    if len(names) != 2 or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise FlowFault("it must be a plain function of its params and its world, neither async nor a generator")
+    params, result = hints.get(names[0]), hints.get("return")
     if not (isinstance(params, type) and issubclass(params, Params)):
-        raise FlowFault(f"{function.__qualname__}: its first parameter must be a subclass of Params")
+        raise FlowFault("its first parameter must be a subclass of Params")
     if not (isinstance(result, type) and issubclass(result, Result)):
-        raise FlowFault(f"{function.__qualname__}: it must return a subclass of Result")
+        raise FlowFault("it must return a subclass of Result")
     return params, result
+
+
+def _unlisted(effects: object, errors: object) -> Iterator[Found]:
+    if not isinstance(effects, tuple | list) or not all(isinstance(one, Effect) for one in effects):
+        yield FaultRule.EFFECTS_LIST, "effects is a list of effects, like [reads(...), writes(...)]"
+    kinds = errors if isinstance(errors, tuple | list) else (errors,)
+    if kinds is not errors or not all(isinstance(one, type) and issubclass(one, FlowError) for one in kinds):
+        yield FaultRule.ERRORS_LIST, "errors is a list of subclasses of FlowError, like [OrderNotFound]"

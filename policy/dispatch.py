@@ -17,11 +17,12 @@ from core.settings import Settings
 from flows.admission import Admitted, Ran
 from flows.arguments import Arguments, InvalidArguments, parse_arguments
 from flows.behind import TraceWriter
+from flows.check import LONGEST_TOOL_NAME
 from flows.engine import Engine
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
-from flows.registry import LONGEST_TOOL_NAME, Registry, UnknownFlow
+from flows.registry import Registry, UnknownFlow
 from flows.trace import RunRecord
 from flows.world import World
 from flows.worlds import facts_in

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import pytest
 
 from flows.effects import Effect, Verb, deletes, reads, sends, writes
+from flows.faults import Fault, FaultRule, FlowFaults
 from flows.models import run
 from flows.operation import Flow, Params, Rule, Secret, Sensitive, Source
-from flows.registry import FlowFaults, Registry, UnknownFlow, load_flows
+from flows.registry import Registry, UnknownFlow
 from tests.flows.house import Counter, add, get_counter
 
 
@@ -41,58 +42,90 @@ READS, WRITES = (reads("counter", Counter),), (writes("counter", Counter),)
 
 
 @pytest.mark.parametrize(
-    ("base", "changes", "fault"),
+    ("base", "changes", "rule", "sentence"),
     [
-        (get_counter, {"id": "Counter.get"}, "an id has words"),
-        (get_counter, {"id": "counter..get"}, "an id has words"),
-        (get_counter, {"id": "counter.get\n"}, "an id has words"),
-        (get_counter, {"id": "a" * 49}, "longer than 48"),
-        (get_counter, {"id": "action.invoke"}, "action_invoke is taken"),
-        (get_counter, {"id": "action_confirm"}, "action_confirm is taken"),
-        (get_counter, {"title": " "}, "needs a title"),
-        (get_counter, {"summary": ""}, "a docstring"),
-        (get_counter, {"version": 0}, "starts at 1"),
-        (get_counter, {"params": Reserved}, "requestId is reserved"),
-        (get_counter, {"params": Recursive}, "contains itself"),
-        (get_counter, {"amount": "nothing"}, "amount names nothing"),
-        (get_counter, {"effects": (reads("counter"),)}, "names no table"),
-        (get_counter, {"effects": READS + READS}, "declared twice"),
-        (get_counter, {"effects": (reads("runs", run),)}, "not the application's"),
-        (get_counter, {"effects": (Effect(Verb.READ, "", frozenset({"t"})),)}, "1 to 80 characters"),
-        (get_counter, {"scope": "refund"}, "must be like"),
-        (get_counter, {"scope": "mcp:action:invoke"}, "not the application's"),
-        (get_counter, {"scope": "console:x"}, "not the application's"),
-        (add, {"effects": (sends("sms"),)}, "nothing delivers"),
-        (add, {"rule": None}, "needs a confirmation rule"),
-        (add, {"asks": None}, "needs `asks`"),
-        (add, {"asks": "  "}, "needs `asks`"),
-        (add, {"asks": "Add {number}"}, "number is no parameter"),
-        (add, {"asks": "Add {by.x}"}, "only plain"),
-        (add, {"asks": "Add {by!r}"}, "only plain"),
-        (add, {"asks": "Add {"}, "asks: "),
-        (add, {"params": Pin, "asks": "Set {pin}"}, "pin is secret"),
-        (add, {"params": Patient, "asks": "Call {name}"}, "name is sensitive, and the sentence is kept"),
-        (add, {"params": Patient, "asks": "Note {notes}"}, "notes is partly sensitive or secret"),
-        (add, {"rule": Rule.CLIENT}, "rule client is only"),
-        (add, {"rule": Rule.CLIENT, "unattended": True, "amount": "by"}, "rule client is only"),
-        (add, {"rule": Rule.CLIENT, "unattended": True, "effects": (deletes("c", Counter),)}, "rule client is only"),
+        (get_counter, {"id": "Counter.get"}, "id_form", "an id has words"),
+        (get_counter, {"id": "counter..get"}, "id_form", "an id has words"),
+        (get_counter, {"id": "counter.get\n"}, "id_form", "an id has words"),
+        (get_counter, {"id": "a" * 49}, "tool_name_long", "longer than 48"),
+        (get_counter, {"id": "action.invoke"}, "tool_name_taken", "action_invoke is taken"),
+        (get_counter, {"id": "action_confirm"}, "tool_name_taken", "action_confirm is taken"),
+        (get_counter, {"title": " "}, "title_missing", "needs a title"),
+        (get_counter, {"summary": ""}, "docstring_missing", "a docstring"),
+        (get_counter, {"version": 0}, "version_low", "starts at 1"),
+        (get_counter, {"params": Reserved}, "param_reserved", "requestId is reserved"),
+        (get_counter, {"params": Recursive}, "schema", "contains itself"),
+        (get_counter, {"amount": "nothing"}, "amount_unknown", "amount names nothing"),
+        (get_counter, {"effects": (reads("counter"),)}, "effect_tables", "names no table"),
+        (get_counter, {"effects": READS + READS}, "effect_twice", "declared twice"),
+        (get_counter, {"effects": (reads("runs", run),)}, "our_tables", "not the application's"),
+        (get_counter, {"effects": (Effect(Verb.READ, "", frozenset({"t"})),)}, "target_form", "1 to 80 characters"),
+        (get_counter, {"scope": "refund"}, "scope_form", "must be like"),
+        (get_counter, {"scope": "mcp:action:invoke"}, "our_scope", "not the application's"),
+        (get_counter, {"scope": "console:x"}, "our_scope", "not the application's"),
+        (add, {"effects": (sends("sms"),)}, "effect_undelivered", "nothing delivers"),
+        (add, {"rule": None}, "rule_missing", "needs a confirmation rule"),
+        (add, {"asks": None}, "asks_missing", "needs `asks`"),
+        (add, {"asks": "  "}, "asks_missing", "needs `asks`"),
+        (add, {"asks": "Add {number}"}, "asks_unknown", "number is no parameter"),
+        (add, {"asks": "Add {by.x}"}, "asks_form", "only plain"),
+        (add, {"asks": "Add {by!r}"}, "asks_form", "only plain"),
+        (add, {"asks": "Add {"}, "asks_form", "asks: "),
+        (add, {"params": Pin, "asks": "Set {pin}"}, "asks_sensitive", "pin is secret"),
+        (
+            add,
+            {"params": Patient, "asks": "Call {name}"},
+            "asks_sensitive",
+            "name is sensitive, and the sentence is kept",
+        ),
+        (add, {"params": Patient, "asks": "Note {notes}"}, "asks_sensitive", "notes is partly sensitive or secret"),
+        (add, {"rule": Rule.CLIENT}, "rule_client", "rule client is only"),
+        (add, {"rule": Rule.CLIENT, "unattended": True, "amount": "by"}, "rule_client", "rule client is only"),
+        (
+            add,
+            {"rule": Rule.CLIENT, "unattended": True, "effects": (deletes("c", Counter),)},
+            "rule_client",
+            "rule client is only",
+        ),
     ],
 )
-def test_a_declaration_that_can_not_stand_is_refused(base: Flow, changes: dict[str, Any], fault: str) -> None:
-    with pytest.raises(FlowFaults, match=fault):
+def test_a_declaration_that_can_not_stand_is_refused(
+    base: Flow, changes: dict[str, Any], rule: str, sentence: str
+) -> None:
+    with pytest.raises(FlowFaults, match=sentence) as refused:
         Registry([replace(base, **changes)])
 
+    assert [fault.rule for fault in refused.value.faults] == [rule]
 
-def test_all_faults_are_named_at_once() -> None:
+
+def test_all_faults_are_named_at_once_with_flow_file_and_line() -> None:
     with pytest.raises(FlowFaults) as refused:
-        Registry([replace(add, title="", asks=None), replace(get_counter, version=0), get_counter])
+        Registry([replace(add, title="", asks=None, scope="x"), replace(get_counter, version=0), get_counter])
 
-    assert refused.value.public.count(";") >= 3
-    assert {"counter.add", "counter.get"} <= set(refused.value.public.replace(":", " ").split())
+    faults = refused.value.faults
+    assert [(fault.flow, fault.rule) for fault in faults] == [
+        ("counter.add", "title_missing"),
+        ("counter.add", "scope_form"),
+        ("counter.add", "asks_missing"),
+        ("counter.get", "version_low"),
+        ("counter.get", "id_taken"),
+    ]
+    assert {fault.file for fault in faults} == {"tests/flows/house.py"}
+    line = add.function.__code__.co_firstlineno
+    first = f"tests/flows/house.py:{line} counter.add [title_missing] it needs a title"
+    assert refused.value.public.splitlines()[:2] == ["5 faults in the flows.", first]
+
+
+def test_what_was_found_before_stands_in_the_same_list() -> None:
+    before = Fault(rule=FaultRule.NO_FLOW, sentence="nothing here", file="shop/flows.py")
+    with pytest.raises(FlowFaults) as refused:
+        Registry([replace(add, title="")], [before])
+
+    assert [fault.rule for fault in refused.value.faults] == ["no_flow", "title_missing"]
 
 
 def test_two_flows_with_one_tool_name_are_refused() -> None:
-    with pytest.raises(FlowFaults, match=r"tool name counter_get is taken by counter\.get"):
+    with pytest.raises(FlowFaults, match=r"\[tool_name_taken\] the tool name counter_get is taken by counter\.get"):
         Registry([get_counter, replace(get_counter, id="counter_get")])
 
 
@@ -120,18 +153,3 @@ def test_flows_are_found_by_id_and_by_tool_and_nothing_else_is() -> None:
 def test_the_digest_changes_with_every_declaration(changes: dict[str, Any]) -> None:
     assert Registry([replace(add, **changes)]).digest != Registry([add]).digest
     assert Registry([add]).digest == Registry([replace(add)]).digest
-
-
-def test_flows_are_loaded_from_modules_once_each() -> None:
-    loaded = load_flows(["tests.flows.house", "tests.flows.house"])
-
-    assert get_counter in loaded
-    assert len({flow.id for flow in loaded}) == len(loaded)
-
-
-def test_a_module_that_can_not_be_had_or_declares_nothing_is_named() -> None:
-    with pytest.raises(FlowFaults) as refused:
-        load_flows(["tests.flows.no_such_module", "tests.flows"])
-
-    assert "no_such_module" in refused.value.public
-    assert "tests.flows declares no flow" in refused.value.public
