@@ -79,4 +79,11 @@ def _names(tables: tuple[type | Table, ...]) -> frozenset[str]:
 
 
 def _tables(tables: tuple[type | Table, ...]) -> tuple[Table, ...]:
-    return tuple(table if isinstance(table, Table) else table.__table__ for table in tables)  # type: ignore[attr-defined]
+    return tuple(_table(given) for given in tables)
+
+
+def _table(given: type | Table) -> Table:
+    table = given if isinstance(given, Table) else getattr(given, "__table__", None)
+    if not isinstance(table, Table):
+        raise TypeError(f"{given!r} is neither a mapped class nor a Table")
+    return table
