@@ -62,5 +62,5 @@ def _keys_to(table: Table) -> Iterator[tuple[ForeignKeyConstraint, list[Column[o
                 referred = [element.column for element in key.elements]
             except NoReferenceError:
                 continue  # it leads to a table that these models don't have
-            if referred[0].table is table:
+            if referred[0].table.key == table.key:  # not `is`: the ORM annotates the table of its statements
                 yield key, referred

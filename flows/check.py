@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flows.cascades import of_delete
 from flows.effects import Effect, Verb
 from flows.faults import Fault, FaultRule, Found
 from flows.marks import Mark, marks_of
@@ -100,6 +101,22 @@ def _check_effects(flow: Flow) -> Iterator[Found]:
         yield FaultRule.EFFECT_TWICE, "an effect is declared twice"
 
 
+def _check_cascades(flow: Flow) -> Iterator[Found]:
+    """Name what a delete reaches by the foreign keys of the models; what a trigger reaches only the database knows."""
+    deleted, written = _tables_of(flow, Verb.DELETE), _tables_of(flow, Verb.WRITE)
+    for effect in flow.effects:
+        for table in effect.mapped:
+            reach = of_delete(table)
+            for name in sorted(reach.deletes - deleted):
+                yield FaultRule.CASCADE, f"{effect} doesn't name {name}, from which the database deletes with it"
+            for name in sorted(reach.writes - written):
+                yield FaultRule.CASCADE, f"{effect}: no write names {name}, to which the database writes with it"
+
+
+def _tables_of(flow: Flow, verb: Verb) -> frozenset[str]:
+    return frozenset(table for effect in flow.effects if effect.verb is verb for table in effect.tables)
+
+
 def _pairs(effects: Iterable[Effect]) -> list[tuple[Verb, str]]:
     return [(effect.verb, effect.target) for effect in effects]
 
@@ -151,6 +168,7 @@ CHECKS: tuple[tuple[Callable[[Flow], Iterator[Found]], FaultRule | None], ...] =
     (_check_params, FaultRule.SIGNATURE),
     (_check_schemas, FaultRule.SIGNATURE),
     (_check_effects, FaultRule.EFFECTS_LIST),
+    (_check_cascades, FaultRule.EFFECTS_LIST),
     (_check_scope, None),
     (_check_confirmation, FaultRule.EFFECTS_LIST),
 )

@@ -31,6 +31,7 @@ class FaultRule(StrEnum):
     EFFECT_TABLES = "effect_tables"
     EFFECT_UNDELIVERED = "effect_undelivered"
     EFFECT_TWICE = "effect_twice"
+    CASCADE = "cascade"
     TARGET_FORM = "target_form"
     OUR_TABLES = "our_tables"
     SCOPE_FORM = "scope_form"

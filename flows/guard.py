@@ -193,3 +193,7 @@ class _Guarded(Connection):
         if CONFINED.watcher is not None and sys._getframe(1).f_globals is not OF_SQLALCHEMY:  # noqa: SLF001
             _refuse("the driver's connection", is_ours=True)
         return super().connection
+
+    @property
+    def info(self) -> dict[Any, Any]:
+        return super().connection.info  # asked for with every statement, and no harm
