@@ -66,7 +66,7 @@ def test_a_write_is_asked_for_approved_and_done(agent: Agent, mails: Mails) -> N
     assert asked.summary == "Refund 45.00 EUR of order 1042, card ending 4417"
     assert early.status == "confirmation_pending"
     assert done.result["status"] == "refunded"
-    assert done.effects == {"read:customers", "write:orders", "write:refunds", "send:email"}
+    assert done.effects == {"read:customers", "read:orders", "write:orders", "write:refunds", "send:email"}
     sent = mails.next()
     assert isinstance(sent, Mail)
     assert "order 1042 to your card ending 4417" in sent.text
