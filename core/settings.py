@@ -50,7 +50,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The frozen settings of one process; `secret_keys` are `(current, *older)`."""
+    """The frozen settings of one process; `secret_keys` are `(current, *older)`, an empty `bind` is loopback."""
 
     base_url: str
     port: int
@@ -59,6 +59,7 @@ class Settings:
     secret_keys: tuple[str, ...]
     production: bool
     workers: int = 2
+    bind: tuple[str, ...] = ()
     flows: tuple[str, ...] = DEMO_FLOWS
     allowed_origins: frozenset[str] = frozenset()
     trusted_proxies: int = 0
@@ -117,9 +118,19 @@ def load_settings(
     """Read the settings from `COUNTERSIGN_*` and `.env`; raise SettingsError naming every gap at once.
 
     A base URL on a host other than this machine means production unless COUNTERSIGN_ENV says otherwise;
-    in production the base URL must be https. `before_secrets` is for the commands that make the key file:
-    without one, `secret_keys` is empty instead of a gap.
+    in production the base URL must be given, and be https. `before_secrets` is for the commands that make the key
+    file: without one, `secret_keys` is empty instead of a gap.
     """
+    settings, faults = read_settings(environ, folder=folder, before_secrets=before_secrets)
+    if faults:
+        raise SettingsError("; ".join(faults))
+    return settings
+
+
+def read_settings(
+    environ: Mapping[str, str] | None = None, *, folder: Path | None = None, before_secrets: bool = False
+) -> tuple[Settings, tuple[str, ...]]:
+    """Give the settings, with the default in the place of what can't be used, and a sentence for each gap."""
     folder = folder or Path.cwd()
     given = {**_read_dotenv(folder / ".env"), **(os.environ if environ is None else environ)}
     reader = _Reader(given)
@@ -128,6 +139,8 @@ def load_settings(
     instance = reader.value("INSTANCE", folder / "instance", lambda text: Path(text).expanduser().absolute())
     on_this_machine = is_loopback(urlsplit(base_url).hostname or "")
     production = reader.value("ENV", not on_this_machine, _production)
+    if production and not reader.has("BASE_URL"):
+        reader.faults.append("COUNTERSIGN_BASE_URL is missing: set the one address, like https://app.example.com")
     if production and not base_url.startswith("https://") and not on_this_machine:
         reader.faults.append("COUNTERSIGN_BASE_URL must be https in production")
     keys = reader.value("SECRET_KEYS", NOTHING, _keys)
@@ -140,6 +153,7 @@ def load_settings(
         secret_keys=keys,
         production=production,
         workers=reader.value("WORKERS", 2, _positive),
+        bind=reader.value("BIND", NOTHING, _bind),
         flows=reader.value("FLOWS", DEMO_FLOWS, _words),
         allowed_origins=frozenset(reader.value("ALLOWED_ORIGINS", NOTHING, _words)),
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
@@ -152,9 +166,7 @@ def load_settings(
         smtp_url=reader.value("SMTP_URL", None, _smtp_url),
         mail_from=reader.value("MAIL_FROM", "countersign@localhost", str.strip),
     )
-    if reader.faults:
-        raise SettingsError("; ".join(reader.faults))
-    return settings
+    return settings, tuple(reader.faults)
 
 
 def _lifetimes(reader: "_Reader") -> Lifetimes:
@@ -175,6 +187,9 @@ class _Reader:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.faults: list[str] = []
+
+    def has(self, name: str) -> bool:
+        return bool(self._given.get(f"COUNTERSIGN_{name}", "").strip())
 
     def value(self, name: str, default: T, cast: Callable[[str], T]) -> T:
         text = self._given.get(f"COUNTERSIGN_{name}", "").strip()
@@ -243,6 +258,17 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
         raise ValueError("must be a port from 1 to 65535")
     return int(text)
+
+
+def _bind(text: str) -> tuple[str, ...]:
+    found = _words(text)
+    for one in found:
+        try:
+            if not re.fullmatch(r"unix:/[^\s]*[^\s/]", one):
+                ipaddress.ip_address(one)
+        except ValueError:
+            raise ValueError("must be addresses such as 0.0.0.0 or ::, or unix:/run/countersign/http.sock") from None
+    return found
 
 
 def _count(text: str) -> int:

@@ -98,3 +98,17 @@ def test_a_cookie_alone_decides_only_on_https_elsewhere(tmp_path, base_url, alon
 def test_a_base_url_whose_path_or_port_could_not_be_served_is_refused(tmp_path, url):
     with pytest.raises(SettingsError, match="BASE_URL"):
         settings_of(tmp_path, BASE_URL=url)
+
+
+def test_in_production_the_base_url_is_missed(tmp_path):
+    with pytest.raises(SettingsError, match="COUNTERSIGN_BASE_URL is missing"):
+        settings_of(tmp_path, ENV="production")
+
+
+def test_addresses_to_listen_on_are_numbers_or_sockets(tmp_path):
+    assert settings_of(tmp_path).bind == ()
+    assert settings_of(tmp_path, BIND="0.0.0.0, ::").bind == ("0.0.0.0", "::")
+    assert settings_of(tmp_path, BIND="unix:/run/countersign/http.sock").bind == ("unix:/run/countersign/http.sock",)
+    for wrong in ("example.com", "0.0.0.0:80", "unix:relative.sock", "unix:/", "fd://3"):
+        with pytest.raises(SettingsError, match="COUNTERSIGN_BIND"):
+            settings_of(tmp_path, BIND=wrong)
