@@ -14,6 +14,7 @@ from tests.support.pages import CHROMIUM, run_chromium
 from tests.support.postgres import PostgresServer, find_postgres, run_postgres
 from tests.support.server import Instance, ServerProcess
 
+collect_ignore = ["own_application"]  # an application of its own: tests/journeys/test_own_application.py runs it
 DATABASES = ("sqlite", "postgresql")
 ServerFactory = Callable[..., ServerProcess]
 
