@@ -21,7 +21,7 @@ THREAD_EVENT = "_thread.start_new_thread"
 REACHING = frozenset(
     f"{module}.{name}"
     for module, names in {
-        "socket": "__new__ connect bind sendto sendmsg getaddrinfo gethostbyname gethostbyaddr getnameinfo sethostname",
+        "socket": "connect bind sendto sendmsg getaddrinfo gethostbyname gethostbyaddr getnameinfo sethostname",
         # These also see a connection that was open before.
         "http.client": "connect send",
         "smtplib": "connect send",
