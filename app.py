@@ -25,6 +25,7 @@ from auth.sessions import Sessions
 from auth.throttle import Throttle
 from auth.tokens import Tokens
 from cli.main import command_line
+from cli.serve import refuse_other_gunicorn
 from core.clock import Clock, SystemClock
 from core.db import Database, open_database
 from core.http import register_http
@@ -102,6 +103,7 @@ def create_app(
     mailer: Mailer | None = None,
 ) -> Flask:
     """Give the WSGI application; raises SettingsError, FlowFaults or WrongRevision when it can't serve."""
+    refuse_other_gunicorn()
     configure_logs()
     return serve(build(settings, catalogue=catalogue, clock=clock, chance=chance, mailer=mailer))
 

@@ -17,6 +17,24 @@ class PortBusy(AppError):
     code = "port_busy"
 
 
+class NotReady(AppError):
+    """Something stops the start in production; each thing is listed above this refusal, with what helps."""
+
+    code = "not_ready"
+    remedy = "Do what stands behind the arrow of each fault, then start again."
+
+
+class ServerUnconfigured(AppError):
+    """gunicorn was started without Countersign's configuration, so its limits and its workers aren't ours."""
+
+    code = "server_unconfigured"
+    remedy = "Start `countersign serve`, or give gunicorn a gunicorn.conf.py such as that of the checkout."
+    public = (
+        "gunicorn doesn't have Countersign's configuration. Start `countersign serve --production`, or put into "
+        "./gunicorn.conf.py: from cli.served import configuration; globals().update(configuration())"
+    )
+
+
 class InstanceUnwritable(AppError):
     """The folder for keys, database and mails can't be used."""
 
@@ -51,9 +69,10 @@ def told_in_one_line() -> Iterator[None]:
     except AppError as error:
         raise Refused(error.code, error.public) from None
     except DBAPIError as error:
-        raise Refused("database_unavailable", _first_line(error)) from None
+        raise Refused("database_unavailable", f"The database can't be used: {first_line(error)}") from None
 
 
-def _first_line(error: DBAPIError) -> str:
+def first_line(error: DBAPIError) -> str:
+    """Give what the database said, without the pages that follow."""
     lines = str(error.orig).strip().splitlines()
-    return f"The database can't be used: {lines[0] if lines else type(error.orig).__name__}"
+    return lines[0] if lines else type(error.orig).__name__

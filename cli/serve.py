@@ -1,69 +1,86 @@
-"""`countersign serve`: make whatever is missing, then serve."""
+"""`countersign serve`: make whatever is missing, then serve; in production make nothing, and say what is missing."""
 
-import errno
 import os
-import socket
 import sys
 from pathlib import Path
 
 import click
 
 from cli.database import bring_up_to_date
+from cli.findings import Finding, counted, faults, words
 from cli.instance import prepare_folder
+from cli.listening import require_free
 from cli.parts import Build, Parts
 from cli.passwords import choose, hand_over, taken_from
-from cli.refusals import PortBusy
+from cli.production import find_all
+from cli.refusals import NotReady, PortBusy, ServerUnconfigured
 from cli.secret_key import create_key
 from core.connecting import connect_lines
 from core.ids import SystemChance
-from core.settings import Settings, load_settings
+from core.settings import Settings, load_settings, read_settings
 from flows.caller import Role
-from migrations import revisions
 
 FIRST_OPERATOR = "admin@localhost"
 FIRST_PASSWORD = "first-password"
 VARIABLE = "COUNTERSIGN_ADMIN_PASSWORD"
-ELSEWHERE = "End the program that uses it, or set COUNTERSIGN_PORT to another port."
-CONFIG = Path(__file__).parents[1] / "gunicorn.conf.py"
+MODE = "COUNTERSIGN_ENV"
 
 
 def command(build: Build) -> click.Command:
     """Give the command `serve`."""
 
     @click.command("serve")
-    def serve() -> None:
-        """Make key, tables and the first operator where they are missing; then serve with gunicorn."""
-        settings = load_settings(before_secrets=True)
-        require_free_port(settings.port)  # before anything is made
-        prepare_folder(settings.instance)
-        if not settings.secret_keys and not settings.production:
-            create_key(settings.instance, SystemChance())
-        parts = build()
-        prepare_database(parts)
-        click.echo(welcome(parts.settings, first_operator(parts)))
-        start_gunicorn()
+    @click.option("--production", is_flag=True, help="Make nothing; name everything that is wrong at once.")
+    @click.option("--check", is_flag=True, help="Look as --production does, then end (for CI and systemd).")
+    def serve(production: bool, check: bool) -> None:
+        """Make key, tables and the first operator where they are missing; then serve with gunicorn.
+
+        A base URL on another host than this machine means --production, which makes nothing.
+        """
+        if production or check:
+            os.environ[MODE] = "production"  # gunicorn and its workers read it again
+        if read_settings()[0].production:
+            serve_in_production(build, only_check=check)
+        else:
+            serve_in_development(build)
 
     return serve
 
 
-def require_free_port(port: int) -> None:
-    """Raise PortBusy when somebody listens on `port` of this machine's loopback addresses."""
-    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        try:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((host, port))
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):  # any other: no such address family here
-                raise PortBusy(f"Port {port} can't be listened on: {error.strerror}. {ELSEWHERE}") from None
+def serve_in_development(build: Build) -> None:
+    """Make what is missing, say how to connect, and become gunicorn."""
+    settings = load_settings(before_secrets=True)
+    require_free(settings)  # before anything is made
+    prepare_folder(settings.instance)
+    if not settings.secret_keys:
+        create_key(settings.instance, SystemChance())
+    parts = build()
+    bring_up_to_date(parts)
+    click.echo(welcome(parts.settings, first_operator(parts)))
+    start_gunicorn()
 
 
-def prepare_database(parts: Parts) -> None:
-    """Migrate in development; in production, where that is a deploy step, raise WrongRevision (design D7)."""
-    if parts.settings.production:
-        revisions.require_current(parts.database, demo=revisions.is_demo(parts.settings.flows))
-    else:
-        bring_up_to_date(parts)
+def serve_in_production(build: Build, *, only_check: bool) -> None:
+    """Become gunicorn, unless something stops it: then list everything and raise NotReady."""
+    settings, gaps = read_settings()
+    found = find_all(settings, gaps, build, Path.cwd())
+    if not only_check:  # a check is also made beside the running server
+        found += _busy(settings)
+    if found:
+        click.echo(words(found), err=True)
+    if faults(found):
+        raise NotReady(f"{counted(found)}. What stands behind each arrow helps.")
+    click.echo(f"Ready to serve {settings.base_url}/ ({counted(found)}).")
+    if not only_check:
+        start_gunicorn()
+
+
+def _busy(settings: Settings) -> list[Finding]:
+    try:
+        require_free(settings)
+    except PortBusy as error:
+        return [Finding(error.public, "COUNTERSIGN_PORT=6600")]
+    return []
 
 
 def first_operator(parts: Parts) -> str:
@@ -71,7 +88,7 @@ def first_operator(parts: Parts) -> str:
     given = taken_from(VARIABLE)
     if parts.operators.list():
         return ""
-    password = choose(given, parts.chance, ask=False, strong=parts.settings.production)
+    password = choose(given, parts.chance, ask=False, strong=False)
     made = parts.operators.add(FIRST_OPERATOR, Role.ADMIN, password.text, must_change=password.generated)
     return hand_over(password, made.email, parts.settings.instance / FIRST_PASSWORD)
 
@@ -95,4 +112,14 @@ MCP address, the same for every client:
 def start_gunicorn() -> None:
     """Become gunicorn; does not return."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "gunicorn", "-c", str(CONFIG), "app:create_app()"])
+    os.execv(sys.executable, [sys.executable, "-m", "cli.served", "app:create_app()"])
+
+
+def refuse_other_gunicorn() -> None:
+    """End the start inside a gunicorn that has its own settings in the place of ours; elsewhere do nothing."""
+    if not os.environ.get("SERVER_SOFTWARE", "").startswith("gunicorn/") or "cli.gunicorn_parts" in sys.modules:
+        return
+    from gunicorn.errors import AppImportError  # noqa: PLC0415 - it is loaded there, and needed nowhere else
+
+    # The one error that gunicorn prints without a traceback and doesn't answer with another worker.
+    raise AppImportError(f"countersign: {ServerUnconfigured.code}: {ServerUnconfigured.public}")

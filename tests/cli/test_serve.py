@@ -162,5 +162,6 @@ def test_in_production_serve_does_not_migrate(fresh):
     done = fresh.run("serve", check=False, env=settings)
 
     assert done.returncode == 1
-    assert done.stderr.startswith("countersign: wrong_revision: ")
-    assert "countersign db upgrade" in done.stderr
+    assert "→ countersign db upgrade" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("countersign: not_ready: 1 fault")
+    assert not (fresh.folder / "countersign.db").exists()
