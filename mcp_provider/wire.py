@@ -50,11 +50,14 @@ class Headers:
 
     @property
     def look_modern(self) -> bool:
-        """Whether they alone say 2026-07-28 or later (W51 d)."""
-        if self.method is not None:
-            return True
+        """Whether they alone say 2026-07-28 or later (W51 d); an older version counts more than `Mcp-Method`."""
         version = self.one_version
-        return version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS and version >= LATEST_MODERN_VERSION
+        if version is None:
+            return self.method is not None
+        # mcp-remote 0.15 names the method in every revision, and the SDKs go by the version alone.
+        return version not in HANDSHAKE_PROTOCOL_VERSIONS and (
+            self.method is not None or version >= LATEST_MODERN_VERSION
+        )
 
 
 BATCHED = Headers(version=BATCH_VERSION, method=None, name=None, session=None)
@@ -117,9 +120,9 @@ def terms_of(request: Request, headers: Headers, find_session: FindSession) -> T
         return _modern_terms(request, headers)
     if request.method == "initialize":
         return Terms(modern=False, version=DEFAULT_NEGOTIATED_VERSION, capabilities=frozenset())
-    session = find_session(headers.session) if headers.session and headers.method is None else None
+    session = find_session(headers.session) if headers.session else None
     # X4: a client that upgraded its header but not its session still speaks the revision of the session.
-    skewed = session is not None and headers.one_version in MODERN_PROTOCOL_VERSIONS
+    skewed = session is not None and headers.method is None and headers.one_version in MODERN_PROTOCOL_VERSIONS
     if headers.look_modern and not skewed:
         return _modern_terms(request, headers)
     return _legacy_terms(headers, session, skewed=skewed)

@@ -90,6 +90,10 @@ def test_a_modern_envelope_holds_or_says_why_not(meta: Any, headers: Headers, ex
         (header(MODERN, session="dead"), None, -32602),
         (header(MODERN, "tools/list", session="s"), SESSION, -32602),
         (header("v999", session="s"), SESSION, -32602),
+        (header("2025-11-25", "tools/list"), None, "2025-11-25"),
+        (header("2025-11-25", "tools/list", session="s"), SESSION, "2025-06-18"),
+        (header("1900-01-01", "tools/list"), None, -32602),
+        (header(None, "tools/list", session="s"), SESSION, -32602),
     ],
 )
 def test_a_legacy_request_has_the_version_of_its_session_else_of_its_header(
