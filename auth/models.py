@@ -39,10 +39,10 @@ login_event = db.Table(
 client = db.Table(
     "cs_client",
     Column("id", String(255), primary_key=True),
-    Column("kind", String(16), nullable=False),  # registered (DCR) | local
+    Column("kind", String(16), nullable=False),  # registered (DCR) | document (CIMD) | added | local
     Column("name", String(200), nullable=False),
     Column("secret_digest", String(64)),
-    Column("auth_method", String(32), nullable=False),  # none | client_secret_basic | client_secret_post
+    Column("auth_method", String(32), nullable=False),  # none | client_secret_basic | client_secret_post | private_key_jwt
     Column("redirect_uris", Text, nullable=False),  # JSON list
     Column("registration", Text, nullable=False),  # JSON: the metadata as registered, without nulls
     Column("created_at", BigInteger, nullable=False, index=True),
@@ -102,4 +102,19 @@ token = db.Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("rotated_at", BigInteger),  # refresh tokens: when the successor was given
     Column("revoked_at", BigInteger),
+)
+
+fetched = db.Table(
+    "cs_fetched",
+    Column("url", String(255), primary_key=True),
+    Column("body", Text, nullable=False),  # of a document or key set that was found good
+    Column("fetched_at", BigInteger, nullable=False),
+    Column("fresh_until", BigInteger, nullable=False, index=True),
+    Column("retried_at", BigInteger, nullable=False),  # when a fresh one was last fetched again for an unknown key
+)
+
+replay = db.Table(
+    "cs_replay",
+    Column("digest", String(64), primary_key=True),  # of the client and the jti of an assertion that was used
+    Column("expires_at", BigInteger, nullable=False, index=True),
 )
