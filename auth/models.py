@@ -4,6 +4,8 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Text
 
 from core.db import db
 
+REGISTERED, LOCAL = "registered", "local"  # kinds of clients
+
 operator = db.Table(
     "cs_operator",
     Column("id", String(40), primary_key=True),
@@ -42,7 +44,7 @@ client = db.Table(
     Column("kind", String(16), nullable=False),  # registered (DCR) | document (CIMD) | added | local
     Column("name", String(200), nullable=False),
     Column("secret_digest", String(64)),
-    Column("auth_method", String(32), nullable=False),  # none | client_secret_basic | client_secret_post | private_key_jwt
+    Column("auth_method", String(32), nullable=False),  # one of auth/metadata.py
     Column("redirect_uris", Text, nullable=False),  # JSON list
     Column("registration", Text, nullable=False),  # JSON: the metadata as registered, without nulls
     Column("created_at", BigInteger, nullable=False, index=True),

@@ -19,7 +19,7 @@ CUSTOM = frozenset({"cursor://anysphere.cursor-mcp/oauth/callback"})
 
 def may_be_registered(uri: str) -> bool:
     """Tell whether a client may register `uri`: https, http on a loopback literal, or one of `CUSTOM`."""
-    if len(uri) > LONGEST or not PLAIN.fullmatch(uri) or FORBIDDEN.search(uri) or _has_answer(uri):
+    if len(uri) > LONGEST or not is_plain_text(uri) or _has_answer(uri):
         return False
     if uri in CUSTOM:
         return True
@@ -44,7 +44,19 @@ def matches(registered: str, requested: str) -> bool:
     if one is None or other is None or not is_loopback_uri(requested):
         return False
     same_place = (one[1], one[3] or "") == (other[1], other[3] or "")
-    return same_place and PLAIN.fullmatch(requested) is not None and not FORBIDDEN.search(requested)
+    return same_place and is_plain_text(requested)
+
+
+def is_plain_text(uri: str) -> bool:
+    """Tell whether every reader of `uri` sees the same address: printable ASCII, no fragment, no wildcard."""
+    return PLAIN.fullmatch(uri) is not None and FORBIDDEN.search(uri) is None
+
+
+def is_plain_host(name: str) -> bool:
+    """Tell whether `name` is a host's name in lower case, and no network address."""
+    if name.rpartition(".")[2][:1].isdigit():
+        return False
+    return len(name) <= LONGEST_HOST and HOST.fullmatch(name) is not None
 
 
 def is_only_local(uris: tuple[str, ...]) -> bool:
@@ -72,7 +84,7 @@ def _is_host(host: str) -> bool:
     # Browsers read a name whose last label begins with a digit as an IPv4 address, in spellings that hide it.
     if ":" in host or host.rpartition(".")[2][:1].isdigit():
         return str(ipaddress.ip_address(host)) == host and "%" not in host
-    return len(host) <= LONGEST_HOST and HOST.fullmatch(host) is not None
+    return is_plain_host(host)
 
 
 def _has_answer(uri: str) -> bool:
