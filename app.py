@@ -141,9 +141,9 @@ def build(
     )  # fmt: skip
 
     operators = Operators(database, ids, clock, Passwords(settings.argon2), audit)
-    throttle = Throttle(database, ids, clock)
+    throttle = Throttle(database, ids, clock, settings.retention)
     sessions = Sessions(database=database, ids=ids, clock=clock, sealer=sealer, scopes=scopes, settings=settings)
-    clients = Clients(database, ids, clock, audit)
+    clients = Clients(database, ids, clock, audit, settings.retention)
     tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
     return Parts(
         flask=flask,

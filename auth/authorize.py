@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from authlib.oauth2.rfc6749 import OAuth2Error
 from werkzeug.datastructures import MultiDict
 
-from auth.clients import LOCAL, Client
+from auth.clients import Client
+from auth.models import LOCAL
 from auth.oauth_request import PlainRequest
 from auth.redirects import with_answer
 from auth.resource import names_us

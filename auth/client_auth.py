@@ -8,7 +8,8 @@ from urllib.parse import unquote
 from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
 from werkzeug.datastructures import MultiDict
 
-from auth.clients import LOCAL, Client, Clients
+from auth.clients import Client, Clients
+from auth.models import LOCAL
 
 
 class UnknownClient(InvalidClientError):  # type: ignore[misc] # Authlib has no types

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 from authlib.oauth2.rfc6749 import ClientMixin
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
-from auth.models import client, grant, login_event
-from auth.purge import KEPT, purge
+from auth.models import REGISTERED, client, grant, login_event
+from auth.purge import UNUSED, tries, unused_clients
 from auth.redirects import matches
 from auth.registration import Registration
 from auth.throttle import Key, address_key, is_one_subscriber, lock
@@ -19,18 +19,16 @@ from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import NotFound, TooMany
 from core.ids import Ids, digest_of
+from core.purge import take_some
+from core.settings import Retention
 from policy.audit import Audit
 
 ID = re.compile(r"[!-~]{1,255}", re.ASCII)
-REGISTERED, LOCAL = "registered", "local"
 FLOOD = 300  # registrations in an hour of which nobody has used one: more is no people connecting
 FLOOD_WITHIN = timedelta(hours=1)
 ADDRESS_FLOOD = 20  # the same of one network address
 ADDRESS_WITHIN = timedelta(minutes=10)
-UNUSED_KEPT = timedelta(days=30)
-AT_A_TIME = 200
 EVERYBODY = Key(digest_of("registrations"))
-UNUSED = ~exists().where(grant.c.client_id == client.c.id)
 LIVING = select(client).where(client.c.id == bindparam("id"), client.c.removed_at.is_(None))
 
 
@@ -100,11 +98,12 @@ class Registered:
 class Clients:
     """Keeps the clients; a removed one is unknown at once, and so are its tokens."""
 
-    def __init__(self, database: Database, ids: Ids, clock: Clock, audit: Audit) -> None:
+    def __init__(self, database: Database, ids: Ids, clock: Clock, audit: Audit, retention: Retention) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
         self._audit = audit
+        self._retention = retention
 
     def find(self, client_id: str) -> Client | None:
         """Give the living client of this id."""
@@ -139,7 +138,7 @@ class Clients:
         }
         with self._database.write() as connection:
             lock(connection, EVERYBODY)
-            self._forget_unused(connection)
+            take_some(connection, unused_clients(self._clock.now(), self._retention.unused_clients))
             if is_one_subscriber(address):
                 self._count_address(connection, _registrations(address), row["id"])
             self._require_no_flood(connection)
@@ -161,11 +160,6 @@ class Clients:
             )
             self._audit.write(connection, self._audit.row("client.removed", client_id=client_id))
 
-    def _forget_unused(self, connection: Connection) -> None:
-        over = to_us(self._clock.now() - UNUSED_KEPT)
-        unused = select(client.c.id).where(client.c.kind == REGISTERED, client.c.created_at < over, UNUSED)
-        connection.execute(delete(client).where(client.c.id.in_(unused.limit(AT_A_TIME))))
-
     def _count_address(self, connection: Connection, key: Key, client_id: str) -> None:
         # The try has the id of its client, which tells whether anybody has used it.
         now = self._clock.now()
@@ -174,13 +168,13 @@ class Clients:
         unused = select(func.count()).select_from(login_event).where(*of_address, ~used)
         if connection.execute(unused).scalar_one() >= ADDRESS_FLOOD:
             raise TooMany("Too many new clients from this address. Try again later.", retry_after=600)
-        purge(connection, login_event.c.id, login_event.c.at, to_us(now - KEPT))
+        take_some(connection, tries(now, self._retention.tries))
         tried = {"id": client_id, "key": key.digest, "at": to_us(now), "succeeded": False}
         connection.execute(insert(login_event), tried)
 
     def _require_no_flood(self, connection: Connection) -> None:
         since = to_us(self._clock.now() - FLOOD_WITHIN)
-        unused = select(func.count()).select_from(client).where(client.c.kind == REGISTERED, UNUSED)
+        unused = select(func.count()).select_from(client).where(UNUSED)
         if connection.execute(unused.where(client.c.created_at > since)).scalar_one() >= FLOOD:
             raise TooMany("Too many new clients. Try again later.", retry_after=600)
 

@@ -13,12 +13,13 @@ from auth.authorize import Asked, answer_location
 from auth.clients import Client, Clients
 from auth.grants import granted_before
 from auth.models import auth_code, authorization_request, grant
-from auth.purge import KEPT, purge
+from auth.purge import authorization_requests, codes
 from auth.sessions import SignedIn, require_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import AppError, BadRequest, NotFound, ProofFailed
 from core.ids import Ids, digest_of, urlsafe
+from core.purge import take_some
 from core.seal import Sealer
 from core.settings import Settings
 from policy.approval import Proof
@@ -120,8 +121,7 @@ class Consents:
             "expires_at": to_us(now + self._settings.lifetimes.authorization_request),
         }
         with self._database.write() as connection:
-            over = to_us(now - KEPT)
-            purge(connection, authorization_request.c.id, authorization_request.c.expires_at, over)
+            take_some(connection, authorization_requests(now, self._settings.retention.requests))
             connection.execute(insert(authorization_request), row)
         return _request(row)
 
@@ -216,7 +216,7 @@ class Consents:
             "created_at": to_us(now),
             "expires_at": to_us(now + self._settings.lifetimes.auth_code),
         }
-        purge(connection, auth_code.c.digest, auth_code.c.expires_at, to_us(now - KEPT))
+        take_some(connection, codes(now, self._settings.retention.requests))
         connection.execute(insert(auth_code), one_code)
         answered = update(authorization_request).where(authorization_request.c.id == row["id"])
         connection.execute(answered.values(decision="allow", grant_id=grant_id))

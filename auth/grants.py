@@ -10,8 +10,7 @@ import orjson
 from sqlalchemy import Connection as DatabaseConnection
 from sqlalchemy import exists, func, or_, select, update
 
-from auth.clients import LOCAL
-from auth.models import client, grant, operator, token
+from auth.models import LOCAL, client, grant, operator, token
 from auth.redirects import shown_host
 from core.clock import Clock, from_us, to_us
 from core.db import Database

@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from auth.clients import LOCAL
-from auth.models import client, grant, token
+from auth.models import LOCAL, client, grant, token
 from auth.operators import Operator, Operators
 from auth.tokens import ACCESS
 from core.clock import Clock, to_us

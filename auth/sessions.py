@@ -15,12 +15,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from auth.models import operator, session
 from auth.operators import Operator, lock_living
-from auth.purge import purge
+from auth.purge import sessions
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import BadRequest, CsrfFailed, NotSignedIn
 from core.http import from_own_page
 from core.ids import Ids, digest_of
+from core.purge import take_some
 from core.seal import BadSeal, Sealer
 from core.settings import Settings
 from flows.caller import Caller, Role, Surface
@@ -193,7 +194,7 @@ class Sessions:
                 raise NotSignedIn
             old = digest_of(request.cookies.get(self.cookie, ""))
             connection.execute(delete(session).where(session.c.digest == old))
-            purge(connection, session.c.digest, session.c.expires_at, to_us(now))
+            take_some(connection, sessions(now))
             connection.execute(insert(session), row)
         g.pop("signed_in", None)
         life = self._life(remembered=True) if remember else None

@@ -7,11 +7,13 @@ from datetime import timedelta
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from auth.models import login_event
-from auth.purge import KEPT, purge
+from auth.purge import tries
 from core.clock import Clock, to_us
 from core.db import Database
 from core.errors import TooMany
 from core.ids import Ids, digest_of
+from core.purge import take_some
+from core.settings import Retention
 
 ADDRESS_FACTOR = 6  # many people sign in from one address: an office, a proxy
 PROOF_FACTOR = 4  # of a person, over all sessions; each session has its own count beside it
@@ -51,10 +53,11 @@ class Try:
 class Throttle:
     """Counts a try before it is judged, so that parallel tries can't outrun the count."""
 
-    def __init__(self, database: Database, ids: Ids, clock: Clock) -> None:
+    def __init__(self, database: Database, ids: Ids, clock: Clock, retention: Retention) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
+        self._retention = retention
 
     def begin(self, *keys: Key) -> Try:
         """Count one try under each key, as failed; raise TooMany (and count nothing) when one is over a limit."""
@@ -65,7 +68,7 @@ class Throttle:
             for name, key in zip(names, keys, strict=True)
         ]
         with self._database.write() as connection:
-            purge(connection, login_event.c.id, login_event.c.at, to_us(now - KEPT))
+            take_some(connection, tries(now, self._retention.tries))
             for key in sorted(keys, key=lambda key: key.digest):  # one order of locks
                 lock(connection, key)
                 self._require_free(connection, key, to_us(now))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli import clients, database, flows, operators, secret_key, serve, tokens, work
+from cli import clients, database, flows, operators, purge, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
 from core.settings import Settings
@@ -40,6 +40,7 @@ def command_line(build: Build) -> click.Group:
         clients.command(build_current),
         flows.command(build),
         tokens.command(build_current),
+        purge.command(build_current),
     ):
         group.add_command(command)
     return group

@@ -5,11 +5,13 @@ from typing import Protocol
 from auth.clients import Clients
 from auth.local import LocalIdentities
 from auth.operators import Operators
+from core.clock import Clock
 from core.db import Database
 from core.ids import Chance
 from core.settings import Settings
 from flows.outbox import Outbox
 from flows.registry import Registry
+from policy.audit import Audit
 from policy.dispatch import Door
 
 
@@ -18,6 +20,10 @@ class Parts(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def audit(self) -> Audit: ...
     @property
     def chance(self) -> Chance: ...
     @property

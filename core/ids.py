@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import threading
+from datetime import datetime
 from typing import Protocol
 
 from core.clock import Clock, to_us
@@ -63,6 +64,11 @@ class Ids:
     def token(self, prefix: str) -> str:
         """Give a 256-bit secret, `prefix` + `_` + 43 characters of base64url."""
         return f"{prefix}_{urlsafe(self._chance.bytes(32))}"
+
+
+def least_id(prefix: str, moment: datetime) -> str:
+    """Give the least id that can be made at `moment`: every one made before it sorts before it."""
+    return f"{prefix}_{max(0, to_us(moment) // 1000):012x}{0:020x}"
 
 
 def urlsafe(raw: bytes) -> str:

@@ -18,6 +18,7 @@ DEFAULT_PORT = 6535
 DEMO_FLOWS = tuple(f"flows.catalogue.{noun}" for noun in ("orders", "customers", "stock", "reports"))
 SECRET_FILE = "secret-key"
 SHORTEST_KEY = 32
+MOST_DAYS = 36_500
 NOTHING: tuple[str, ...] = ()
 
 
@@ -48,6 +49,26 @@ class Lifetimes:
     request_key: timedelta = timedelta(days=30)
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long records are kept, each from its own end; None keeps them for ever (docs/operations.md)."""
+
+    writes: timedelta | None = timedelta(days=365)  # runs that may have changed something, with their steps
+    reads: timedelta | None = timedelta(days=90)
+    confirmations: timedelta | None = timedelta(days=90)  # one that was spent stays as long as its run
+    audit: timedelta | None = timedelta(days=730)
+    sent_messages: timedelta | None = timedelta(days=30)
+    failed_messages: timedelta | None = timedelta(days=90)
+    connections: timedelta | None = timedelta(days=90)  # ended grants and removed clients
+    tokens: timedelta | None = timedelta(days=7)
+    requests: timedelta = timedelta(days=1)  # authorization requests and codes
+    tries: timedelta = timedelta(days=1)  # no shorter: the longest window in which tries are counted
+    unused_clients: timedelta = timedelta(days=30)
+
+
+MADE_BY_STRANGERS = ("requests", "tries", "unused_clients")  # these grow by what anybody does, so they always end
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The frozen settings of one process; `secret_keys` are `(current, *older)`, an empty `bind` is loopback."""
@@ -66,6 +87,7 @@ class Settings:
     unattended_clients: frozenset[str] = frozenset()
     argon2: Argon2 = Argon2()
     lifetimes: Lifetimes = Lifetimes()
+    retention: Retention = Retention()
     write_deadline: timedelta = timedelta(seconds=5)
     call_deadline: timedelta = timedelta(seconds=30)
     result_bytes: int = 100_000
@@ -160,6 +182,7 @@ def read_settings(
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
         argon2=reader.value("ARGON2", Argon2(), _argon2),
         lifetimes=_lifetimes(reader),
+        retention=_retention(reader),
         write_deadline=timedelta(seconds=reader.value("WRITE_DEADLINE", 5, _positive)),
         call_deadline=timedelta(seconds=reader.value("CALL_DEADLINE", 30, _positive)),
         result_bytes=reader.value("RESULT_BYTES", 100_000, _positive),
@@ -179,6 +202,14 @@ def _lifetimes(reader: "_Reader") -> Lifetimes:
             for name in Lifetimes.__slots__
         }
     )
+
+
+def _retention(reader: "_Reader") -> Retention:
+    defaults, kept = Retention(), {}
+    for name in Retention.__slots__:
+        cast = _days if name in MADE_BY_STRANGERS else _days_or_for_ever
+        kept[name] = reader.value(f"KEEP_{name.upper()}_DAYS", getattr(defaults, name), cast)
+    return Retention(**kept)
 
 
 class _Reader:
@@ -281,6 +312,16 @@ def _positive(text: str) -> int:
     if _count(text) < 1:
         raise ValueError("must be at least 1")
     return int(text)
+
+
+def _days(text: str) -> timedelta:
+    if _positive(text) > MOST_DAYS:
+        raise ValueError(f"must be at most {MOST_DAYS} days")
+    return timedelta(days=int(text))
+
+
+def _days_or_for_ever(text: str) -> timedelta | None:
+    return None if _count(text) == 0 else _days(text)
 
 
 def _production(text: str) -> bool:

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from auth.clients import LOCAL, Clients
+from auth.clients import Clients
 from auth.grants import Connections
+from auth.models import LOCAL
 from auth.redirects import shown_host
 from auth.sessions import CONSOLE
 from core.errors import NotFound

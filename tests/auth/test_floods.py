@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from auth import clients, purge
+from auth import clients
 from auth.models import auth_code, authorization_request, client, login_event, session
+from core import purge
 from tests.auth.served import Served
 from tests.support.browser import FormBrowser
 from tests.support.oauth import RawOAuth
