@@ -9,6 +9,7 @@ import click
 from cli import clients, database, flows, operators, purge, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
+from cli.trying import command as trying
 from core.settings import Settings
 from migrations import revisions
 
@@ -41,6 +42,7 @@ def command_line(build: Build) -> click.Group:
         flows.command(build),
         tokens.command(build_current),
         purge.command(build_current),
+        trying.command(),
     ):
         group.add_command(command)
     return group
