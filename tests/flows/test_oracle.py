@@ -1,7 +1,12 @@
 """Every flow of a catalogue touches exactly the tables that it declares, as the database itself says (design D5)."""
 
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+
 import pytest
-from sqlalchemy import Table
+from sqlalchemy import Table, insert
 
 from core.db import Database, db
 from flows.catalogue import tables as shop
@@ -15,13 +20,33 @@ from tests.support.oracle import Catalogue, declared_by, neighbours, watching
 pytestmark = pytest.mark.db
 
 
-def open_shop(database: Database) -> None:
+def open_shop(database: Database, _patch: pytest.MonkeyPatch) -> None:
     tables = [mapper.local_table for mapper in shop.Base.registry.mappers]
     db.metadata.create_all(database.writing, tables=[table for table in tables if isinstance(table, Table)])
     with database.write() as connection:
         load_shop(connection)
 
 
+def open_bakery(database: Database, patch: pytest.MonkeyPatch) -> None:
+    """One cake, and a payment service that pays back and declines by turns."""
+    tables = importlib.import_module("bakery.tables")
+    tables.Base.metadata.create_all(database.writing)
+    order = {"number": 7, "email": "bo@example.test", "cake": "a cake", "paid": 2850, "payment": "pay_7"}
+    with database.write() as connection:
+        connection.execute(insert(tables.Order), order)
+    answers = itertools.cycle(["back_1", None])
+    patch.setattr("bakery.payments.pay_back", lambda *_: next(answers))
+
+
+def name_bakery() -> None:
+    """Let the package be imported by its name, without the other names of its folder."""
+    spec = importlib.util.spec_from_file_location("bakery", BAKERY, submodule_search_locations=[str(BAKERY.parent)])
+    assert spec is not None
+    sys.modules.setdefault("bakery", importlib.util.module_from_spec(spec))
+
+
+BAKERY = Path(__file__).parents[1] / "own_application" / "bakery" / "__init__.py"
+name_bakery()
 CATALOGUES = {
     "demo": Catalogue(
         modules=tuple(f"flows.catalogue.{name}" for name in ("orders", "customers", "stock", "reports")),
@@ -33,6 +58,15 @@ CATALOGUES = {
             "customers.search": [{"query": "ada"}],
             "stock.adjust": [{"sku": "CUP-BLUE", "change": -1, "reason": "lost"}],
             "reports.sales": [{"first_day": "2026-01-01", "last_day": "2026-12-31"}],
+        },
+    ),
+    "bakery": Catalogue(
+        modules=("bakery.flows",),
+        prepare=open_bakery,
+        calls={
+            "orders.open": [{}],
+            "orders.refund": [{"number": 7, "cents": 100}, {"number": 7, "cents": 100}],
+            "orders.ready": [{"number": 7}],
         },
     ),
 }
@@ -51,9 +85,9 @@ def catalogue(request: pytest.FixtureRequest) -> Catalogue:
 
 
 @pytest.fixture
-def filled(house: House, catalogue: Catalogue) -> House:
+def filled(house: House, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> House:
     """The house with the catalogue's own tables."""
-    catalogue.prepare(house.database)
+    catalogue.prepare(house.database, monkeypatch)
     return house
 
 

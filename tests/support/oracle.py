@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection, Engine, event, inspect
 
 from core.db import Database
@@ -63,7 +64,7 @@ class Catalogue:
     """Flows by their modules, how their tables are made and filled, and calls that go everywhere in them."""
 
     modules: tuple[str, ...]
-    prepare: Callable[[Database], None]
+    prepare: Callable[[Database, pytest.MonkeyPatch], None]
     calls: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
