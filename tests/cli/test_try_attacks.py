@@ -439,6 +439,15 @@ def test_an_authorization_server_in_a_forbidden_place_is_not_asked(hostile, run,
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_challenge_that_points_elsewhere_is_not_followed(hostile, run, person):
+    challenge = 'Bearer resource_metadata="http://169.254.169.254/latest/meta-data"'
+    hostile.say = lambda handler, _message: handler.bytes(b"", 401, WWW_Authenticate=challenge)
+    done = run("tools")
+
+    assert (done.exit_code, done.stderr.split(": ")[1]) == (4, "led_astray")
+    assert person.opened == []
+
+
 def test_a_sign_in_page_in_a_forbidden_place_is_not_opened(hostile, run, authorizing, person):
     authorizing(authorization_endpoint="http://attacker.example/authorize")
     done = run("tools")
