@@ -1,7 +1,5 @@
 """The public conformance suite: installed as locked, run one scenario at a time, its checks read from its files."""
 
-import fcntl
-import hashlib
 import json
 import platform
 import shutil
@@ -12,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.missing import skip_or_fail
+from tests.support.npm import npm_ci
 from tests.support.process import guarded
 
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
 NODE = MODULES / "node" / "bin" / "node"
 SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-MARK = MODULES / ".installed-from"
-MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
 # No install script runs: the one of `node` would fetch its program past the lock file, so it is locked here by name.
-NPM_CI = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
 SECONDS = 60
 
 
@@ -56,12 +53,7 @@ def install() -> None:
         skip_or_fail("npm")
     if platform.system() != "Linux" or platform.machine() not in MACHINES:
         skip_or_fail("Node 22 for this machine")
-    with (HERE / "package-lock.json").open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs of one checkout
-        wanted = hashlib.sha256(lock.read()).hexdigest()
-        if not MARK.exists() or MARK.read_text() != wanted:
-            _install_afresh()
-            MARK.write_text(wanted)
+    npm_ci(HERE, then=_place_node)
 
 
 def run_server_scenario(run: Run, mcp_url: str, folder: Path) -> list[Check]:
@@ -116,10 +108,7 @@ def _answered(process: subprocess.Popen[str], issuer: str, answer: Callable[[str
     return "".join(lines)
 
 
-def _install_afresh() -> None:
-    done = subprocess.run(NPM_CI, cwd=HERE, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise SuiteBroke(f"npm ci ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+def _place_node() -> None:
     NODE.parent.mkdir(exist_ok=True)
     NODE.unlink(missing_ok=True)
     NODE.hardlink_to(MODULES / f"node-linux-{MACHINES[platform.machine()]}" / "bin" / "node")

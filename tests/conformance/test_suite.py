@@ -29,7 +29,7 @@ def test_a_server_that_is_not_there_fails_the_check(tmp_path: Path) -> None:
 
 
 def test_what_is_installed_is_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.conformance.suite.NPM_CI", ["false"])
+    monkeypatch.setattr("tests.support.npm.NPM_CI", ["false"])
 
     install()
 
