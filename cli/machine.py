@@ -6,8 +6,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy import make_url
-
 from cli.findings import Finding, warning
 from core.settings import SECRET_FILE, Settings
 
@@ -20,13 +18,7 @@ def find_on_machine(settings: Settings, dotenv: Path) -> Iterator[Finding]:
     """Name what is wrong with this installation's files and with the user who starts it."""
     yield from _folder(settings.instance)
     yield from _key_file(settings.instance / SECRET_FILE)
-    file = sqlite_file(settings)
-    yield from (_for_us_alone(path) for path in (settings.instance, dotenv, file) if path and _others_may(path))
-    if file is not None and (kind := file_system(file)) in NETWORK:
-        yield Finding(
-            f"The SQLite database {file} lies on a network file system ({kind}), where it would be damaged.",
-            "Put it on a local disk (COUNTERSIGN_DATABASE_URL), or use PostgreSQL.",
-        )
+    yield from (_for_us_alone(path) for path in (settings.instance, dotenv) if _others_may(path))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else settings.workers
     if settings.workers > cores:
         yield warning(
@@ -40,12 +32,17 @@ def find_on_machine(settings: Settings, dotenv: Path) -> Iterator[Finding]:
         )
 
 
-def sqlite_file(settings: Settings) -> Path | None:
-    """Give the database's file; None when it isn't in a file."""
-    url = make_url(settings.database_url)
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        return None
-    return Path(url.database)
+def find_about_sqlite(file: Path) -> Iterator[Finding]:
+    """Name what is wrong with the file of an SQLite database."""
+    if not file.exists():
+        yield Finding(f"There is no database at {file}.", "countersign db upgrade")
+    elif _others_may(file):
+        yield _for_us_alone(file)
+    if (kind := file_system(file)) in NETWORK:
+        yield Finding(
+            f"The SQLite database {file} lies on a network file system ({kind}), where it would be damaged.",
+            "Put it on a local disk (COUNTERSIGN_DATABASE_URL), or use PostgreSQL.",
+        )
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from cli.findings import Finding, warning
 from cli.flows import NO_KEY
-from cli.machine import find_on_machine, sqlite_file
+from cli.machine import find_about_sqlite, find_on_machine
 from cli.parts import Build, Parts
 from cli.refusals import first_line
 from core.settings import DEMO_FLOWS, Argon2, Settings, is_loopback
@@ -98,10 +98,12 @@ def _flows(parts: Parts) -> Iterator[Finding]:
 
 
 def _database(settings: Settings, parts: Parts) -> Iterator[Finding]:
-    file = sqlite_file(settings)
-    if file is not None and not file.exists():  # connecting would make it
-        yield Finding(f"There is no database at {file}.", "countersign db upgrade")
-        return
+    name = parts.database.writing.url.database
+    if parts.database.is_sqlite and name:
+        file = Path(name)
+        yield from find_about_sqlite(file)
+        if not file.exists():  # connecting would make it
+            return
     try:
         revisions.require_current(parts.database, demo=revisions.is_demo(settings.flows))
         yield from _people(parts)

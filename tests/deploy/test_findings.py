@@ -108,6 +108,13 @@ def test_a_database_that_is_not_there_stops_the_start_and_is_not_made(ready):
     assert not missing.exists()
 
 
+def test_a_relative_address_is_looked_for_where_the_server_finds_it(ready, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [(sentence, _)] = stopping(found_in(Instance(ready.folder, "sqlite:///shop.db")))
+
+    assert sentence == f"There is no database at {tmp_path}/instance/shop.db."
+
+
 def test_a_database_that_does_not_answer_stops_the_start(ready):
     found = stopping(found_in(Instance(ready.folder, "postgresql://127.0.0.1:1/nobody")))
 
