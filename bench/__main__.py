@@ -16,6 +16,7 @@ from bench.ours import Ours, ask, body_of, headers_of
 from bench.peers_home import PEERS, prepare_peers
 from bench.processes import free_port, running
 from bench.ratios import Ratio, summary
+from bench.starting import measure_start
 
 Request = tuple[str, dict[str, Any]]  # method and params
 CALL: Request = ("tools/call", {"name": "orders_get", "arguments": {"order_id": 1042}})
@@ -43,7 +44,9 @@ class Bench:
         self.ours = Ours(folder)
 
     def run(self) -> list[Ratio]:
-        """Measure everything."""
+        """Measure everything; the start first, while nothing else runs."""
+        start = measure_start(self.ours, rounds=self.plan.rounds, core=self.server_core)
+        print(start.words(), flush=True)
         ours = self.stack.enter_context(self.ours.serving(workers=1, cores=str(self.server_core)))
         listed = ask(self.ours.target(ours, LEGACY, *LIST))["result"]["tools"]
         fastmcp, flask = self._peers(listed)
@@ -51,6 +54,7 @@ class Bench:
         self._assert_same_job(ours, fastmcp, bare)
 
         found = [
+            start,
             self._pair("read_2026_vs_fastmcp", *self._both(ours, fastmcp, MODERN, CALL), recorded=True),
             self._pair("read_2025_vs_fastmcp", *self._both(ours, fastmcp, LEGACY, CALL), recorded=True),
             self._pair("read_vs_bare_flask", self.ours.target(ours, MODERN, *CALL), bare, recorded=True),

@@ -7,10 +7,11 @@ from statistics import median, quantiles
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Requests per second of the first side over those of the second, per pair of adjacent rounds."""
+    """The first side's number over the second's, mostly requests per second, per pair of adjacent rounds."""
 
     name: str
     pairs: tuple[tuple[float, float], ...]
+    unit: str = "requests a second"
 
     @property
     def each(self) -> list[float]:
@@ -29,7 +30,7 @@ class Ratio:
         each = " ".join(f"{ratio:.2f}" for ratio in self.each)
         return (
             f"{self.name}: median {self.median:.2f}, quartiles {low:.2f} to {high:.2f}"
-            f"  ({first:.0f} against {second:.0f} requests a second)\n    pairs: {each}"
+            f"  ({first:.0f} against {second:.0f} {self.unit})\n    pairs: {each}"
         )
 
 
