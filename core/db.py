@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from core.settings import Settings
 
 READING = "reading"
-THREADS = 16  # gunicorn.conf.py: a worker's threads; each may hold one connection of each engine
+THREADS = 16  # cli/served.py: a worker's threads; each may hold one connection of each engine
 BUSY_MS = 10_000
 LONGEST_READ_MS = 50_000  # a statement's
 
