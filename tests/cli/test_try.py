@@ -14,7 +14,7 @@ import pytest
 from tests.support.browser import FormBrowser
 from tests.support.process import guarded, stop
 from tests.support.raw_mcp import RawMcp
-from tests.support.server import ALICE, CLI, REPO, clean_environment
+from tests.support.server import ALICE, CLI, REPO, ServerProcess, clean_environment
 from tests.support.tmux import terminal
 from tests.support.waiting import free_port, wait_until
 
@@ -46,6 +46,13 @@ def pane(tmp_path):
     kept = {name: value for name, value in clean_environment().items() if name not in unwanted}
     with terminal(kept | own, here) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def server(new_instance):
+    """A shop of these tests alone: order 1042 is still to be refunded."""
+    with ServerProcess(new_instance(), workers=1) as running:
+        yield running
 
 
 @pytest.fixture
