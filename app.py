@@ -11,9 +11,14 @@ from typing import Any
 from flask import Blueprint, Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from auth.assertions import Assertions
 from auth.bearer import Bearer
+from auth.client_auth import ClientAuthentication
 from auth.clients import Clients
 from auth.consent import Consents
+from auth.document_clients import DocumentClients
+from auth.fetched import Library
+from auth.fetching import Fetcher
 from auth.grants import Connections
 from auth.local import LocalIdentities
 from auth.operators import Operators
@@ -100,12 +105,13 @@ def create_app(
     catalogue: Iterable[Flow] | None = None,
     clock: Clock | None = None,
     chance: Chance | None = None,
+    fetcher: Fetcher | None = None,
     mailer: Mailer | None = None,
 ) -> Flask:
     """Give the WSGI application; raises SettingsError, FlowFaults or WrongRevision when it can't serve."""
     refuse_other_gunicorn()
     configure_logs()
-    return serve(build(settings, catalogue=catalogue, clock=clock, chance=chance, mailer=mailer))
+    return serve(build(settings, catalogue=catalogue, clock=clock, chance=chance, fetcher=fetcher, mailer=mailer))
 
 
 def build(
@@ -114,6 +120,7 @@ def build(
     catalogue: Iterable[Flow] | None = None,
     clock: Clock | None = None,
     chance: Chance | None = None,
+    fetcher: Fetcher | None = None,
     mailer: Mailer | None = None,
     at: Callable[[str], None] = lambda _point: None,
 ) -> Parts:
@@ -144,6 +151,14 @@ def build(
     throttle = Throttle(database, ids, clock, settings.retention)
     sessions = Sessions(database=database, ids=ids, clock=clock, sealer=sealer, scopes=scopes, settings=settings)
     clients = Clients(database, ids, clock, audit, settings.retention)
+    library = Library(
+        database=database, fetcher=fetcher or Fetcher(), throttle=throttle, clock=clock, settings=settings
+    )
+    authentication = ClientAuthentication(
+        clients,
+        DocumentClients(database=database, library=library, clock=clock, audit=audit),
+        Assertions(database=database, library=library, clock=clock, settings=settings),
+    )
     tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
     return Parts(
         flask=flask,
@@ -172,7 +187,7 @@ def build(
             database=database, ids=ids, clock=clock, sealer=sealer,
             clients=clients, scopes=scopes, settings=settings, audit=audit,
         ),
-        server=Server(clients=clients, tokens=tokens, scopes=scopes, settings=settings, clock=clock),
+        server=Server(authentication=authentication, tokens=tokens, scopes=scopes, settings=settings, clock=clock),
         bearer=Bearer(database, scopes, clock, settings),
         local=LocalIdentities(
             database=database, ids=ids, clock=clock, operators=operators, scopes=scopes, settings=settings, audit=audit

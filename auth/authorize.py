@@ -7,8 +7,10 @@ from authlib.oauth2.rfc6749 import OAuth2Error
 from werkzeug.datastructures import MultiDict
 
 from auth.clients import Client
+from auth.document_clients import is_document_id
 from auth.models import LOCAL
 from auth.oauth_request import PlainRequest
+from auth.outside import fetchable_host
 from auth.redirects import with_answer
 from auth.resource import names_us
 from auth.server import InvalidTarget, Server
@@ -53,15 +55,21 @@ class SendBack(Exception):
         self.location = location
 
 
-def read_authorization(server: Server, given: MultiDict[str, str]) -> Asked:
+class SignInFirst(Exception):
+    """Nothing is fetched for a stranger: the person signs in before the client's document is read (checklist G4)."""
+
+
+def read_authorization(server: Server, given: MultiDict[str, str], operator_id: str | None) -> Asked:
     """Give the request; raise BadAuthorization until client and address are proven, SendBack after (RFC 6749 4.1.2.1).
 
     The order is the rule: nothing may be sent to an address that the client hasn't registered, whatever else is wrong.
+    A client that is a document is looked up for a signed-in person alone: raise SignInFirst without one, and what
+    `DocumentClients.get` raises.
     """
     for name in ONCE:
         if len(given.getlist(name)) > 1:
             raise BadAuthorization(f"The request says {name} twice.")
-    client = _client(server, given.get("client_id", ""))
+    client = _client(server, given.get("client_id", ""), operator_id)
     redirect_uri = _redirect_uri(client, given.get("redirect_uri"))
     state = given.get("state")
     if state is not None and (len(state) > LONGEST_STATE or "\x00" in state):
@@ -95,7 +103,13 @@ def answer_location(issuer: str, redirect_uri: str, state: str | None, answer: M
     return with_answer(redirect_uri, {**answer, **echoed, "iss": issuer})
 
 
-def _client(server: Server, client_id: str) -> Client:
+def _client(server: Server, client_id: str, operator_id: str | None) -> Client:
+    if is_document_id(client_id):
+        if fetchable_host(client_id) is None:
+            raise BadAuthorization("The program’s client id is not the plain https address of a document.")
+        if operator_id is None:
+            raise SignInFirst
+        return server.documents.get(client_id, operator_id)
     client = server.clients.find(client_id)
     if client is None or client.kind == LOCAL:
         raise BadAuthorization(

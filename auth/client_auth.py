@@ -8,8 +8,11 @@ from urllib.parse import unquote
 from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
 from werkzeug.datastructures import MultiDict
 
+from auth.assertions import TYPE, Assertions, BadAssertion, subject_of
 from auth.clients import Client, Clients
-from auth.models import LOCAL
+from auth.document_clients import DocumentClients
+from auth.metadata import PRIVATE_KEY_JWT
+from auth.models import DOCUMENT, LOCAL
 
 
 class UnknownClient(InvalidClientError):  # type: ignore[misc] # Authlib has no types
@@ -29,28 +32,60 @@ class Credentials:
     client_id: str
     secret: str
     method: str
+    assertion: str | None = None
 
 
-def authenticate(clients: Clients, form: MultiDict[str, str], authorization: str | None) -> tuple[Client, str]:
-    """Give the client and the method it used; raise UnknownClient, or InvalidRequestError for two methods at once.
+@dataclass(frozen=True, slots=True)
+class ClientAuthentication:
+    """Finds out which client speaks."""
 
-    A confidential client may use either secret method, whichever it registered: real ones mix them.
-    """
-    given = _credentials(form, authorization)
-    client = clients.find(given.client_id)
-    if client is None or client.kind == LOCAL:
-        raise UnknownClient("The client is not registered here.")
-    if client.is_public:
-        if given.secret:
-            raise UnknownClient("This client has no secret.")
-        return client, "none"
-    if not client.check_client_secret(given.secret):
-        raise UnknownClient("The client secret is missing or wrong.")
-    return client, given.method
+    clients: Clients
+    documents: DocumentClients
+    assertions: Assertions
+
+    def authenticate(self, form: MultiDict[str, str], authorization: str | None) -> tuple[Client, str]:
+        """Give the client and the method it used; raise UnknownClient, or InvalidRequestError for two methods at once.
+
+        A confidential client may use either secret method, whichever it registered: real ones mix them.
+        """
+        given = _credentials(form, authorization)
+        client = self.clients.find(given.client_id)
+        if client is None or client.kind == LOCAL:
+            raise UnknownClient("The client is not registered here.")
+        if client.kind == DOCUMENT and not self.documents.is_allowed(client.id):
+            raise UnknownClient("This server doesn’t connect programs of this host.")
+        if given.assertion is not None:
+            self._check_assertion(client, given.assertion, refreshing=form.get("grant_type") == "refresh_token")
+            return client, given.method
+        if client.secret_digest is None:
+            _check_public(client, given)
+            return client, "none"
+        if not client.check_client_secret(given.secret):
+            raise UnknownClient("The client secret is missing or wrong.")
+        return client, given.method
+
+    def _check_assertion(self, client: Client, assertion: str, *, refreshing: bool) -> None:
+        if not client.signs:
+            raise UnknownClient("This client has no keys here.")
+        try:
+            self.assertions.check(client, assertion, refreshing=refreshing)
+        except BadAssertion as error:
+            raise UnknownClient(str(error)) from None
+
+
+def _check_public(client: Client, given: Credentials) -> None:
+    if given.secret:
+        raise UnknownClient("This client has no secret.")
+    if not client.is_public:
+        raise UnknownClient(f"This client proves itself by {PRIVATE_KEY_JWT}: send a client_assertion.")
 
 
 def _credentials(form: MultiDict[str, str], authorization: str | None) -> Credentials:
     client_id, secret = form.get("client_id", ""), form.get("client_secret", "")
+    if "client_assertion" in form or "client_assertion_type" in form:
+        if authorization is not None or secret:
+            raise InvalidRequestError("Use one way of client authentication, not two.")
+        return _asserted(client_id, form)
     if authorization is None:
         return Credentials(client_id, secret, "client_secret_post")
     basic_id, basic_secret = _basic(authorization)
@@ -59,6 +94,17 @@ def _credentials(form: MultiDict[str, str], authorization: str | None) -> Creden
     if secret:
         raise InvalidRequestError("Use one way of client authentication, not two.")
     return Credentials(basic_id, basic_secret, "client_secret_basic")
+
+
+def _asserted(client_id: str, form: MultiDict[str, str]) -> Credentials:
+    if form.get("client_assertion_type") != TYPE:
+        raise UnknownClient(f"client_assertion_type must be {TYPE}.")
+    assertion = form.get("client_assertion", "")
+    try:
+        # RFC 7521 4.2: the client id may be left out, since the assertion names it.
+        return Credentials(client_id or subject_of(assertion), "", PRIVATE_KEY_JWT, assertion)
+    except BadAssertion as error:
+        raise UnknownClient(str(error)) from None
 
 
 def _basic(authorization: str) -> tuple[str, str]:

@@ -10,7 +10,8 @@ import orjson
 from authlib.oauth2.rfc6749 import ClientMixin
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
-from auth.models import REGISTERED, client, grant, login_event
+from auth.metadata import PRIVATE_KEY_JWT
+from auth.models import ADDED, REGISTERED, client, grant, login_event
 from auth.purge import UNUSED, tries, unused_clients
 from auth.redirects import matches
 from auth.registration import Registration
@@ -44,14 +45,22 @@ class Client(ClientMixin):  # type: ignore[misc] # Authlib has no types
     grant_types: tuple[str, ...]
     created_at: datetime
     secret_digest: str | None = None
+    methods: tuple[str, ...] = ()  # by which it may prove itself, the preferred one first
+    signing_algorithm: str | None = None  # the only one it uses; None for either
+    jwks_uri: str | None = None  # where its keys are; None for inside its document
 
     def __repr__(self) -> str:
         return f"Client({self.id})"
 
     @property
     def is_public(self) -> bool:
-        """Whether it has no secret and proves itself by PKCE alone."""
-        return self.secret_digest is None
+        """Whether PKCE alone is enough: it has no secret and needs no signature."""
+        return "none" in self.methods
+
+    @property
+    def signs(self) -> bool:
+        """Whether it may prove itself by a signature."""
+        return PRIVATE_KEY_JWT in self.methods
 
     def get_client_id(self) -> str:
         """Give the id."""
@@ -111,31 +120,21 @@ class Clients:
             return None
         with self._database.read() as connection:
             row = connection.execute(LIVING, {"id": client_id}).mappings().first()
-        return None if row is None else _client(row)
+        return None if row is None else client_of(row)
 
     def list(self) -> list[Client]:
         """Give every living client, newest first."""
         newest = select(client).where(client.c.removed_at.is_(None)).order_by(client.c.created_at.desc())
         with self._database.read() as connection:
             rows = connection.execute(newest).mappings().all()
-        return [_client(row) for row in rows]
+        return [client_of(row) for row in rows]
 
     def register(self, wanted: Registration, address: str | None) -> Registered:
         """Store a new client (RFC 7591); raise TooMany in a flood of registrations that nobody uses.
 
         They are counted of one network address first, where `address` is one subscriber's, then of everybody.
         """
-        secret = None if wanted.auth_method == "none" else self._ids.token("cs_cs")
-        row: dict[str, Any] = {
-            "id": self._ids.new("cl"),
-            "kind": REGISTERED,
-            "name": wanted.name,
-            "secret_digest": None if secret is None else digest_of(secret),
-            "auth_method": wanted.auth_method,
-            "redirect_uris": orjson.dumps(wanted.redirect_uris).decode(),
-            "registration": orjson.dumps(wanted.metadata()).decode(),
-            "created_at": to_us(self._clock.now()),
-        }
+        secret, row = self._row(REGISTERED, wanted)
         with self._database.write() as connection:
             lock(connection, EVERYBODY)
             take_some(connection, unused_clients(self._clock.now(), self._retention.unused_clients))
@@ -144,7 +143,15 @@ class Clients:
             self._require_no_flood(connection)
             connection.execute(insert(client), row)
             self._audit.write(connection, self._audit.row("client.registered", client_id=row["id"]))
-        return Registered(_client(row), secret, wanted.metadata())
+        return Registered(client_of(row), secret, wanted.metadata())
+
+    def add(self, wanted: Registration) -> Registered:
+        """Store a client that whoever runs this server vouches for."""
+        secret, row = self._row(ADDED, wanted)
+        with self._database.write() as connection:
+            connection.execute(insert(client), row)
+            self._audit.write(connection, self._audit.row("client.added", client_id=row["id"]))
+        return Registered(client_of(row), secret, wanted.metadata())
 
     def remove(self, client_id: str) -> None:
         """Forget a client and end every connection through it; raise NotFound."""
@@ -178,12 +185,27 @@ class Clients:
         if connection.execute(unused.where(client.c.created_at > since)).scalar_one() >= FLOOD:
             raise TooMany("Too many new clients. Try again later.", retry_after=600)
 
+    def _row(self, kind: str, wanted: Registration) -> tuple[str | None, dict[str, Any]]:
+        secret = self._ids.token("cs_cs") if wanted.auth_method.startswith("client_secret") else None
+        row = {
+            "id": self._ids.new("cl"),
+            "kind": kind,
+            "name": wanted.name,
+            "secret_digest": None if secret is None else digest_of(secret),
+            "auth_method": wanted.auth_method,
+            "redirect_uris": orjson.dumps(wanted.redirect_uris).decode(),
+            "registration": orjson.dumps(wanted.metadata()).decode(),
+            "created_at": to_us(self._clock.now()),
+        }
+        return secret, row
+
 
 def _registrations(address: str | None) -> Key:
     return Key(digest_of(f"registrations:{address_key(address).digest}"))
 
 
-def _client(row: Any) -> Client:
+def client_of(row: Any) -> Client:
+    """Give the client that a row of `cs_client` describes."""
     registration = orjson.loads(row["registration"])
     return Client(
         id=row["id"],
@@ -194,4 +216,7 @@ def _client(row: Any) -> Client:
         grant_types=tuple(registration.get("grant_types", ())),
         created_at=from_us(row["created_at"]),
         secret_digest=row["secret_digest"],
+        methods=tuple(registration.get("methods", (row["auth_method"],))),
+        signing_algorithm=registration.get("token_endpoint_auth_signing_alg"),
+        jwks_uri=registration.get("jwks_uri"),
     )

@@ -85,10 +85,13 @@ class Fetcher:
         deadline = self._monotonic() + SECONDS
         try:
             return self._fetch(url, host, most, deadline)
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
+        except (NotFetched, OSError, http.client.HTTPException, UnicodeError) as error:
             detail = f"{type(error).__name__}: {error}"
+            # The end that the time limit makes looks like a fault of the answer.
             if isinstance(error, TimeoutError) or self._monotonic() >= deadline:
                 raise NotFetched(f"{host} didn’t answer within {SECONDS:.0f} seconds.", detail=detail) from None
+            if isinstance(error, NotFetched):
+                raise
             raise NotFetched(f"{host} can’t be reached by https.", detail=detail) from None
         finally:
             self._places.release()
@@ -101,7 +104,7 @@ class Fetcher:
             with _ended_after(seconds, tls):
                 tls.do_handshake()
                 fetched = _ask(tls, host, url, most)
-        self._left(deadline)  # an end by the time limit looks like an end of the body
+        self._left(deadline)
         return fetched
 
     def _open(self, host: str, deadline: float) -> socket.socket:
@@ -157,14 +160,14 @@ def _ask(connection: socket.socket, host: str, url: str, most: int) -> Fetched:
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     asking.request("GET", target, headers={"Accept": "application/json", "User-Agent": "Countersign"})
-    answer = asking.getresponse()
-    _require_json(host, answer)
-    body = answer.read(most + 1)
-    if len(body) > most:
-        raise NotFetched(f"What {host} answered is larger than {most} bytes.")
-    if answer.length:
-        raise NotFetched(f"What {host} answered is not all of it.")
-    return Fetched(body, _freshness(answer))
+    with asking.getresponse() as answer:
+        _require_json(host, answer)
+        body = answer.read(most + 1)
+        if len(body) > most:
+            raise NotFetched(f"What {host} answered is larger than {most} bytes.")
+        if answer.length:
+            raise NotFetched(f"What {host} answered is not all of it.")
+        return Fetched(body, _freshness(answer))
 
 
 def _require_json(host: str, answer: http.client.HTTPResponse) -> None:

@@ -8,6 +8,8 @@ from policy.scopes import Scopes
 
 OFFLINE = "offline_access"
 AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
+PRIVATE_KEY_JWT = "private_key_jwt"
+SIGNING_ALGORITHMS = ("RS256", "ES256")
 RESOURCE_DOCUMENT = "/.well-known/oauth-protected-resource"
 SERVER_DOCUMENT = "/.well-known/oauth-authorization-server"
 
@@ -28,21 +30,29 @@ def resource_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
     }
 
 
+def token_endpoint(settings: Settings) -> str:
+    """Give the address of the token endpoint."""
+    return f"{settings.base_url}/oauth/token"
+
+
 def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
     """Give the authorization server metadata: everything that can be consented (checklist S3)."""
     oauth = f"{settings.base_url}/oauth"
     return {
         "issuer": settings.issuer,
         "authorization_endpoint": f"{oauth}/authorize",
-        "token_endpoint": f"{oauth}/token",
+        "token_endpoint": token_endpoint(settings),
         "registration_endpoint": f"{oauth}/register",
         "revocation_endpoint": f"{oauth}/revoke",
         "scopes_supported": [*scopes.consentable, OFFLINE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
-        "token_endpoint_auth_methods_supported": list(AUTH_METHODS),
-        "revocation_endpoint_auth_methods_supported": list(AUTH_METHODS),
+        "token_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
+        "token_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
+        "revocation_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
+        "revocation_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
     }

@@ -5,6 +5,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Text
 from core.db import db
 
 REGISTERED, LOCAL = "registered", "local"  # kinds of clients
+DOCUMENT, ADDED = "document", "added"
 
 operator = db.Table(
     "cs_operator",

@@ -8,10 +8,12 @@ from flask import Blueprint, Response, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy.exc import OperationalError
 
-from auth.authorize import Asked, SendBack, read_authorization, refusal
+from auth.authorize import Asked, SendBack, SignInFirst, read_authorization, refusal
 from auth.clients import Clients
 from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
+from auth.document_clients import is_document_id
 from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
+from auth.models import ADDED
 from auth.proofs import Proofs
 from auth.redirects import CUSTOM, shown_host
 from auth.registration import InvalidClientMetadata, parse_registration
@@ -82,17 +84,18 @@ class ConsentPages:
 
     def show(self) -> ResponseReturnValue:
         """Answer GET: every fault first, then sign-in, then the page; nothing is granted by looking."""
+        signed_in = self.sessions.current()
+        ready = None if signed_in is None or signed_in.must_change else signed_in.operator_id
         try:
-            asked = read_authorization(self.server, request.args)
+            asked = read_authorization(self.server, request.args, ready)
         except SendBack as error:
             return to_client(error.location)
-        signed_in = self.sessions.current()
+        except SignInFirst:
+            return self._sign_in(signed_in)
         if asked.silent:
             return self._silent(asked, signed_in)
-        if signed_in is None:
-            return see_other(self.sessions.login_url(return_path()))
-        if signed_in.must_change:
-            return see_other(self.sessions.password_url(return_path()))
+        if signed_in is None or signed_in.must_change:
+            return self._sign_in(signed_in)
         opened = self.consents.open(signed_in, asked)
         return self._page(opened, signed_in, self.consents.ticked_at_first(signed_in, opened))
 
@@ -129,6 +132,10 @@ class ConsentPages:
                 page.headers["Retry-After"] = str(error.retry_after)
             return page
 
+    def _sign_in(self, signed_in: SignedIn | None) -> Response:
+        url = self.sessions.login_url if signed_in is None else self.sessions.password_url
+        return see_other(url(return_path()))
+
     def _silent(self, asked: Asked, signed_in: SignedIn | None) -> Response:
         # Consent is asked every time (checklist C4: loopback and unverified clients), so silence never succeeds.
         error = "login_required" if signed_in is None else "consent_required"
@@ -150,6 +157,8 @@ class ConsentPages:
             signed_in=signed_in,
             asked=asked,
             client_name="This program" if client is None else client.name,
+            is_vouched=client is not None and client.kind == ADDED,
+            document_host=urlsplit(asked.client_id).netloc if is_document_id(asked.client_id) else None,
             host=shown_host(asked.redirect_uri),
             is_loopback=is_loopback(urlsplit(asked.redirect_uri).hostname or ""),
             is_app=asked.redirect_uri in CUSTOM,

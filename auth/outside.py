@@ -42,7 +42,7 @@ def fetchable_host(url: str) -> str | None:
 
 
 def is_listed(host: str, names: frozenset[str]) -> bool:
-    """Tell whether `names` has the host, or a `.name` that it stands below."""
+    """Tell whether `names` has the host, or a `.name` that it is or stands below."""
     labels = host.split(".")
     above = (f".{'.'.join(labels[start:])}" for start in range(len(labels)))
     return host in names or any(name in names for name in above)

@@ -12,8 +12,9 @@ from authlib.oauth2.rfc6749 import (
 )
 from flask import Response, request
 
-from auth.client_auth import authenticate
+from auth.client_auth import ClientAuthentication
 from auth.clients import Client, Clients
+from auth.document_clients import DocumentClients
 from auth.grant_types import CodeGrant, RefreshGrant, Reused, TokenAnswer
 from auth.oauth_request import PlainRequest
 from auth.pkce import S256Always
@@ -32,6 +33,8 @@ ONCE = (
     "refresh_token",
     "client_id",
     "client_secret",
+    "client_assertion",
+    "client_assertion_type",
     "scope",
     "token",
     "token_type_hint",
@@ -57,9 +60,19 @@ class UnknownGrantType(UnsupportedGrantTypeError):  # type: ignore[misc]
 class Server(AuthorizationServer):  # type: ignore[misc]
     """Judges authorization and token requests; every answer to a program is JSON."""
 
-    def __init__(self, *, clients: Clients, tokens: Tokens, scopes: Scopes, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        authentication: ClientAuthentication,
+        tokens: Tokens,
+        scopes: Scopes,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
         super().__init__()
-        self.clients = clients
+        self.authentication = authentication
+        self.clients: Clients = authentication.clients
+        self.documents: DocumentClients = authentication.documents
         self.tokens = tokens
         self.scopes = scopes
         self.settings = settings
@@ -109,7 +122,8 @@ class Server(AuthorizationServer):  # type: ignore[misc]
 
     def authenticate_client(self, request: PlainRequest, methods: object = (), endpoint: str = "token") -> Client:
         """Give the client that proves itself in this request, by any method that fits it."""
-        client, request.auth_method = authenticate(self.clients, request.form, request.headers.get("Authorization"))
+        given = request.form, request.headers.get("Authorization")
+        client, request.auth_method = self.authentication.authenticate(*given)
         return client
 
     def create_oauth2_request(self, request: PlainRequest) -> PlainRequest:

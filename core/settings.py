@@ -85,6 +85,8 @@ class Settings:
     allowed_origins: frozenset[str] = frozenset()
     trusted_proxies: int = 0
     unattended_clients: frozenset[str] = frozenset()
+    cimd_allowed_hosts: frozenset[str] = frozenset()  # empty: every public one; `.name` is it and all below it
+    cimd_denied_hosts: frozenset[str] = frozenset()
     argon2: Argon2 = Argon2()
     lifetimes: Lifetimes = Lifetimes()
     retention: Retention = Retention()
@@ -180,6 +182,8 @@ def read_settings(
         allowed_origins=frozenset(reader.value("ALLOWED_ORIGINS", NOTHING, _words)),
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
+        cimd_allowed_hosts=frozenset(reader.value("CIMD_ALLOWED_HOSTS", NOTHING, _hosts)),
+        cimd_denied_hosts=frozenset(reader.value("CIMD_DENIED_HOSTS", NOTHING, _hosts)),
         argon2=reader.value("ARGON2", Argon2(), _argon2),
         lifetimes=_lifetimes(reader),
         retention=_retention(reader),
@@ -332,6 +336,13 @@ def _production(text: str) -> bool:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"[,\s]+", text) if part)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    found = _words(text)
+    if any(not re.fullmatch(r"\.?[a-z0-9-]+(\.[a-z0-9-]+)*", name) for name in found):
+        raise ValueError("must be names in lower case such as claude.ai, or .example.com for it and every host below")
+    return found
 
 
 def _argon2(text: str) -> Argon2:

@@ -1,0 +1,85 @@
+"""Clients whose id is the https address of their metadata document: fetched for a signed-in person, kept as clients."""
+
+from functools import partial
+from typing import Any
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from auth.clients import Client, client_of
+from auth.documents import MOST_BYTES, Document, parse_document
+from auth.fetched import Library
+from auth.models import DOCUMENT, client
+from auth.throttle import Key
+from core.clock import Clock, to_us
+from core.db import Database
+from core.ids import digest_of
+from policy.audit import Audit
+
+PERSON_FACTOR = 4  # fetches for one person: 20 in 15 minutes, however many client ids
+SCHEME = "https://"  # no id that this server makes begins so (checklist G2)
+
+
+class DocumentClients:
+    """Gives the clients that documents describe, each as its document stands there now."""
+
+    def __init__(self, *, database: Database, library: Library, clock: Clock, audit: Audit) -> None:
+        self._database = database
+        self._library = library
+        self._clock = clock
+        self._audit = audit
+
+    def is_allowed(self, client_id: str) -> bool:
+        """Tell whether a document could stand at this id, on a host that the settings allow."""
+        return self._library.is_allowed(client_id)
+
+    def get(self, client_id: str, operator_id: str) -> Client:
+        """Give the client whose document stands at `client_id`, for this signed-in person.
+
+        Raise HostRefused, NotFetched, BadDocument, TooMany, or Unavailable.
+        """
+        person = Key(digest_of(f"fetch:{operator_id}"), PERSON_FACTOR, is_forgiven=False)
+        read = partial(parse_document, client_id)
+        return self._keep(self._library.read(client_id, read, most=MOST_BYTES, counted=(person,)))
+
+    def _keep(self, document: Document) -> Client:
+        """Store what the document says now.
+
+        Its connections stay, since the client is whatever stands at its id; what changed is in the audit. A client
+        that was removed begins anew: the connections that it had have ended.
+        """
+        said = _said(document)
+        with self._database.read() as connection:
+            row = connection.execute(select(client).where(client.c.id == document.url)).mappings().first()
+        is_new = row is None or row["removed_at"] is not None
+        changed = [name for name, value in said.items() if row is None or row[name] != value]
+        if row is not None and not changed and not is_new:
+            return client_of(row)
+        if row is None or is_new:
+            said |= {"created_at": to_us(self._clock.now()), "removed_at": None}
+        self._store(document.url, said, "client.registered" if is_new else "client.changed", changed)
+        return client_of({"id": document.url, "kind": DOCUMENT, "secret_digest": None, **dict(row or {}), **said})
+
+    def _store(self, client_id: str, said: dict[str, Any], event: str, changed: list[str]) -> None:
+        with self._database.write() as connection:
+            dialect = sqlite if self._database.is_sqlite else postgresql
+            new = {"id": client_id, "kind": DOCUMENT, "created_at": to_us(self._clock.now()), **said}
+            # Two people may open its consent page for the first time at once.
+            stored = dialect.insert(client).values(new).on_conflict_do_update(index_elements=["id"], set_=said)
+            connection.execute(stored)
+            self._audit.write(connection, self._audit.row(event, client_id=client_id, detail={"changed": changed}))
+
+
+def is_document_id(client_id: str) -> bool:
+    """Tell whether a client id names a document rather than a client that registered here."""
+    return client_id.startswith(SCHEME)
+
+
+def _said(document: Document) -> dict[str, Any]:
+    return {
+        "name": document.name,
+        "auth_method": document.methods[0],
+        "redirect_uris": orjson.dumps(document.redirect_uris).decode(),
+        "registration": orjson.dumps(document.registration()).decode(),
+    }
