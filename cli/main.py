@@ -48,8 +48,11 @@ def command_line(build: Build) -> click.Group:
     return group
 
 
-def _settle_in() -> None:
+@click.pass_context
+def _settle_in(context: click.Context) -> None:
     os.umask(0o077)  # whatever a command creates is its user's alone
     here = os.getcwd()
-    if here not in sys.path:  # gunicorn does the same: a package beside us is found whichever of the two starts
+    # gunicorn does the same: a package beside us is found whichever of the two starts. A client has no such packages,
+    # and is used in folders whose files nobody vouches for.
+    if here not in sys.path and context.invoked_subcommand != "try":
         sys.path.insert(0, here)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -18,6 +20,7 @@ from cli.trying.refusals import TokenFileUnusable, WrongAddress
 from cli.trying.token_file import Kept, TokenFile
 from tests.support.hostile_mcp import TOOL, hostile_mcp
 from tests.support.listener import listening
+from tests.support.server import CLI, REPO, clean_environment
 
 EVIL = "a\x1b]0;owned\x07b\x9b31mc\rd\u202ee\x7ff"
 
@@ -646,3 +649,15 @@ def test_a_token_is_never_sent_in_the_clear(hostile, run, authorizing, person, m
 
     assert (done.exit_code, person.opened) == (4, [])
     assert "plain http" in done.stderr
+
+
+def test_files_beside_the_client_are_not_run(tmp_path):
+    for name in ("mcp", "anyio", "httpx"):
+        (tmp_path / f"{name}.py").write_text("import os; os.write(1, b'ran a file of the folder'); os._exit(9)")
+    command = [sys.executable, "-P", *CLI[1:], "try", "--url", "http://127.0.0.1:9/mcp", "tools"]
+    environment = clean_environment() | {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(REPO)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "ran a file" not in done.stdout
+    assert done.returncode == 4
