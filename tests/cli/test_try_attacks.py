@@ -654,7 +654,7 @@ def test_a_token_is_never_sent_in_the_clear(hostile, run, authorizing, person, m
 def test_files_beside_the_client_are_not_run(tmp_path):
     for name in ("mcp", "anyio", "httpx"):
         (tmp_path / f"{name}.py").write_text("import os; os.write(1, b'ran a file of the folder'); os._exit(9)")
-    command = [sys.executable, "-P", *CLI[1:], "try", "--url", "http://127.0.0.1:9/mcp", "tools"]
+    command = [sys.executable, "-P", *CLI[1:], "try", "tools", "--url", "http://127.0.0.1:9/mcp"]
     environment = clean_environment() | {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(REPO)}
 
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
