@@ -185,15 +185,15 @@ class Consents:
         """Give the code that this page was answered with, when the same answer comes again while it is of use."""
         if row["decision"] != "allow":
             return None
-        code = self._code(row["id"], row["grant_id"])
+        codes_of_it = {digest_of(code): code for code in self._codes(row["id"], row["grant_id"])}
         found = connection.execute(
-            select(auth_code.c.used_at, auth_code.c.expires_at, grant.c.scopes)
+            select(auth_code.c.digest, auth_code.c.used_at, auth_code.c.expires_at, grant.c.scopes)
             .join(grant, grant.c.id == auth_code.c.grant_id)
-            .where(auth_code.c.digest == digest_of(code), grant.c.revoked_at.is_(None))
+            .where(auth_code.c.digest.in_(codes_of_it), grant.c.revoked_at.is_(None))
         ).first()
         if found is None or tuple(found.scopes.split()) != chosen:
             return None
-        now = self._clock.now()
+        now, code = self._clock.now(), codes_of_it[found.digest]
         if found.used_at is None:
             return code if from_us(found.expires_at) > now else None
         return code if now - from_us(found.used_at) <= SAME_CODE else None
@@ -203,7 +203,7 @@ class Consents:
         if from_us(row["expires_at"]) <= now:
             raise RequestOver
         grant_id = self._ids.new("gr")
-        code = self._code(row["id"], grant_id)
+        code = self._codes(row["id"], grant_id)[0]
         owner: dict[str, Any] = {"operator_id": row["operator_id"], "client_id": row["client_id"]}
         granted = {"id": grant_id, "scopes": " ".join(chosen), "resource": row["resource"], "version": 1}
         connection.execute(insert(grant), {**granted, **owner, "created_at": to_us(now)})
@@ -224,9 +224,11 @@ class Consents:
         self._audit.write(connection, made)
         return code
 
-    def _code(self, request_id: str, grant_id: str) -> str:
+    def _codes(self, request_id: str, grant_id: str) -> list[str]:
+        """Give the code of this answer, and what it was or will be by other keys."""
         # Derived, so that a repeated submit can be answered with it though only its digest is stored.
-        return f"cs_ac_{urlsafe(self._sealer.derive('code', f'{request_id}:{grant_id}'))}"
+        derived = self._sealer.derive("code", f"{request_id}:{grant_id}")
+        return [f"cs_ac_{urlsafe(one)}" for one in derived]
 
     def _offered(self, signed_in: SignedIn) -> tuple[str, ...]:
         held = self._scopes.of_role(signed_in.role)

@@ -86,11 +86,10 @@ class RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
         return refresh_token.operator_id
 
     def issue_token(self, user: str, refresh_token: StoredRefresh) -> TokenAnswer:
-        """Give the next generation: a new access token, maybe narrowed, and the one successor."""
+        """Give the next generation's access token, maybe narrowed; the successor comes with storing it (`rotate`)."""
         wanted = self._wanted(refresh_token)
         scope = " ".join(refresh_token.scopes if wanted is None else wanted)
         answer: TokenAnswer = self.generate_token(user=user, scope=scope, include_refresh_token=False)
-        answer["refresh_token"] = self.server.tokens.successor(self.request.form["refresh_token"])
         self.request.narrowed_to = None if wanted is None else scope
         return answer
 

@@ -158,7 +158,9 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         if request.authorization_code is not None:
             self.tokens.redeem(request.authorization_code, token)
         else:
-            self.tokens.rotate(request.refresh_token, token, request.narrowed_to)
+            token["refresh_token"] = self.tokens.rotate(
+                request.refresh_token, request.form["refresh_token"], token["access_token"], request.narrowed_to
+            )
         effective = self.scopes.effective(token["scope"].split(), request.role)
         token["scope"] = " ".join(sorted(effective))
 

@@ -120,10 +120,6 @@ class Tokens:
         """Give a fresh access or refresh token, stored nowhere yet."""
         return self._ids.token("cs_at" if kind == ACCESS else "cs_rt")
 
-    def successor(self, presented: str) -> str:
-        """Give the one refresh token that follows `presented`, the same each time (design D3)."""
-        return f"cs_rt_{urlsafe(self._sealer.derive('refresh', presented))}"
-
     # --- reading --------------------------------------------------------------------------------------------------
 
     def find_code(self, raw_code: str, client_id: str) -> StoredCode | None:
@@ -176,12 +172,13 @@ class Tokens:
             if "refresh_token" in answer:
                 self._store_refresh(connection, family, answer["refresh_token"])
 
-    def rotate(self, presented: StoredRefresh, answer: Mapping[str, Any], narrowed_to: str | None) -> None:
-        """Store the tokens of `answer` as the presented one's next generation.
+    def rotate(self, presented: StoredRefresh, raw_token: str, access_token: str, narrowed_to: str | None) -> str:
+        """Store `access_token` as of the presented token's next generation and give the one successor, stored too.
 
-        A repeat within the grace adds an access token only. Raise InvalidGrantError when the presented token died
-        meanwhile, TooMany after 10 repeats.
+        A repeat within the grace gets the same successor, whichever key is the current one by then. Raise
+        InvalidGrantError when the presented token died meanwhile, TooMany after 10 repeats.
         """
+        successors = self._successors(raw_token)
         family = Family(presented.grant_id, presented.granted_at, presented.generation + 1)
         with self._database.write() as connection:
             current = connection.execute(
@@ -192,10 +189,12 @@ class Tokens:
             if current.rotated_at is None:
                 rotated = update(token).where(token.c.digest == presented.digest)
                 connection.execute(rotated.values(rotated_at=to_us(self._clock.now())))
-                self._store_refresh(connection, family, answer["refresh_token"])
+                successor = successors[0]
+                self._store_refresh(connection, family, successor)
             else:
-                self._require_repeatable(connection, family, answer["refresh_token"])
-            self._store_access(connection, family, answer["access_token"], narrowed_to)
+                successor = self._given_before(connection, family, successors)
+            self._store_access(connection, family, access_token, narrowed_to)
+        return successor
 
     def in_grace(self, rotated_at: int | None) -> bool:
         """Tell whether a refresh token rotated at `rotated_at` (microseconds) may still be repeated."""
@@ -251,14 +250,21 @@ class Tokens:
         with self._database.read() as connection:
             return connection.execute(statement, given).first()
 
-    def _require_repeatable(self, connection: Connection, family: Family, successor: str) -> None:
+    def _successors(self, raw_token: str) -> list[str]:
+        """Give the refresh token that follows `raw_token` (design D3), and what it was or will be by other keys."""
+        return [f"cs_rt_{urlsafe(derived)}" for derived in self._sealer.derive("refresh", raw_token)]
+
+    def _given_before(self, connection: Connection, family: Family, successors: list[str]) -> str:
+        """Give that of the possible successors which the presented token has; raise TooMany, InvalidGrantError."""
         of_family = (token.c.grant_id == family.grant_id, token.c.generation == family.generation)
         given = select(func.count()).where(*of_family, token.c.kind == ACCESS)
         if connection.execute(given).scalar_one() >= MOST_A_GENERATION:
             raise TooMany("This refresh token was repeated too often.", retry_after=30)
-        known = select(token.c.digest).where(*of_family, token.c.digest == digest_of(successor))
-        if connection.execute(known).first() is None:  # the key changed between the two
+        by_digest = {digest_of(successor): successor for successor in successors}
+        known = connection.execute(select(token.c.digest).where(*of_family, token.c.digest.in_(by_digest))).scalar()
+        if known is None:  # its key has been taken away since
             raise InvalidGrantError("The refresh token is not valid any more.")
+        return by_digest[known]
 
     def _store_access(
         self, connection: Connection, family: Family, secret: str, narrowed_to: str | None = None

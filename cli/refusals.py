@@ -41,6 +41,33 @@ class InstanceUnwritable(AppError):
     code = "instance_unwritable"
 
 
+class KeysElsewhere(AppError):
+    """The keys are in COUNTERSIGN_SECRET_KEYS, so the key file isn't what the server reads."""
+
+    code = "keys_in_environment"
+    public = (
+        "The keys are in COUNTERSIGN_SECRET_KEYS, not in the key file. To rotate them, append a new key (old,new) and "
+        "restart every process; then put it in front (new,old) and restart again."
+    )
+    remedy = "Change the variable in two steps, with a restart after each."
+
+
+class RotationBegun(AppError):
+    """A new key is waiting already to become the current one."""
+
+    code = "rotation_begun"
+    public = "A rotation has begun. Reload the server, then run `countersign secrets rotate --finish`."
+    remedy = "Reload the server, then finish the rotation."
+
+
+class NoRotation(AppError):
+    """There is no new key that could become the current one."""
+
+    code = "no_rotation"
+    public = "No rotation has begun. Run `countersign secrets rotate`, reload the server, then --finish."
+    remedy = "Begin with `countersign secrets rotate`."
+
+
 class NoSuchName(AppError):
     """A name given on the command line that nobody and nothing has."""
 

@@ -9,12 +9,12 @@ import click
 from cli.database import bring_up_to_date
 from cli.findings import Finding, counted, faults, words
 from cli.instance import prepare_folder
+from cli.key_file import create_key
 from cli.listening import require_free
 from cli.parts import Build, Parts
 from cli.passwords import choose, hand_over, taken_from
 from cli.production import find_all
 from cli.refusals import NotReady, PortBusy, ServerUnconfigured
-from cli.secret_key import create_key
 from core.connecting import connect_lines
 from core.ids import SystemChance
 from core.settings import Settings, load_settings, read_settings

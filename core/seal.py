@@ -41,10 +41,12 @@ class Sealer:
         except (SignatureExpired, BadData) as error:
             raise BadSeal(detail=f"{purpose}: {type(error).__name__}") from None
 
-    def derive(self, purpose: str, message: str) -> bytes:
-        """Give HMAC-SHA256 of `message` under the current key of `purpose`: 32 bytes that only we can make again."""
-        key = hmac.digest(self._keys[-1].encode(), f"countersign:derive:{purpose}".encode(), "sha256")
-        return hmac.digest(key, message.encode("utf-8", "surrogatepass"), "sha256")
+    def derive(self, purpose: str, message: str) -> list[bytes]:
+        """Give HMAC-SHA256 of `message` for `purpose`, 32 bytes that only we can make again: by the current key first.
+
+        The others are what it was, or will be, while another key is the current one.
+        """
+        return [_derived(key, purpose, message) for key in reversed(self._keys)]
 
     def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
         if purpose not in self._serializers:
@@ -66,3 +68,8 @@ class Sealer:
                 return int(clock.now().timestamp())
 
         return ClockSigner
+
+
+def _derived(key: str, purpose: str, message: str) -> bytes:
+    of_purpose = hmac.digest(key.encode(), f"countersign:derive:{purpose}".encode(), "sha256")
+    return hmac.digest(of_purpose, message.encode("utf-8", "surrogatepass"), "sha256")

@@ -260,7 +260,7 @@ def _read_secret_file(path: Path, faults: list[str], *, needed: bool) -> tuple[s
         faults.append(f"the secret key file {path} can't be read")
         return ()
     try:
-        return _keys(",".join(text.split()))
+        return _keys(",".join(key for line in text.splitlines() for key in line.partition("#")[0].split()))
     except ValueError as error:
         faults.append(f"the secret key file {path} is damaged: {error}")
         return ()
