@@ -173,7 +173,9 @@ def read_settings(
         base_url=base_url,
         port=port,
         instance=instance,
-        database_url=reader.value("DATABASE_URL", f"sqlite:///{instance / 'countersign.db'}", _database_url),
+        database_url=reader.value(
+            "DATABASE_URL", f"sqlite:///{instance / 'countersign.db'}", lambda text: _database_url(text, folder)
+        ),
         secret_keys=keys,
         production=production,
         workers=reader.value("WORKERS", 2, _positive),
@@ -353,12 +355,15 @@ def _argon2(text: str) -> Argon2:
     return Argon2(time_cost, memory_kib, parallelism)
 
 
-def _database_url(text: str) -> str:
+def _database_url(text: str, folder: Path) -> str:
     if text.startswith("postgresql://"):
         return text.replace("postgresql://", "postgresql+psycopg://", 1)
     if not text.startswith(("sqlite:///", "postgresql+psycopg://")):
         raise ValueError("must start with sqlite:/// or postgresql://")
-    return text
+    file = text.removeprefix("sqlite:///")
+    if file == text or file.startswith(("/", ":", "file:")):
+        return text
+    return f"sqlite:///{folder.absolute() / file}"  # where the application's own engine finds it, too
 
 
 def _smtp_url(text: str) -> str:

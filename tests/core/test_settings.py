@@ -67,6 +67,13 @@ def test_the_newest_key_stands_first_in_the_secret_file(tmp_path):
     assert load_settings({}, folder=tmp_path).secret_keys == ("n" * 40, "o" * 40)
 
 
+def test_a_relative_sqlite_address_is_the_file_that_the_applications_own_engine_opens(tmp_path):
+    relative = settings_of(tmp_path, DATABASE_URL="sqlite:///data/shop.db?timeout=5").database_url
+    absolute = settings_of(tmp_path, DATABASE_URL="sqlite:////srv/shop.db").database_url
+
+    assert (relative, absolute) == (f"sqlite:///{tmp_path}/data/shop.db?timeout=5", "sqlite:////srv/shop.db")
+
+
 def test_the_environment_wins_over_the_env_file(tmp_path):
     (tmp_path / ".env").write_text('# mine\nCOUNTERSIGN_PORT=7001\nexport COUNTERSIGN_WORKERS="3"\n')
 

@@ -108,11 +108,10 @@ def test_a_database_that_is_not_there_stops_the_start_and_is_not_made(ready):
     assert not missing.exists()
 
 
-def test_a_relative_address_is_looked_for_where_the_server_finds_it(ready, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_relative_address_is_looked_for_where_the_server_finds_it(ready):
     [(sentence, _)] = stopping(found_in(Instance(ready.folder, "sqlite:///shop.db")))
 
-    assert sentence == f"There is no database at {tmp_path}/instance/shop.db."
+    assert sentence == f"There is no database at {ready.folder.parent}/shop.db."
 
 
 def test_a_database_that_does_not_answer_stops_the_start(ready):
