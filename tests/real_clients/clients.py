@@ -139,22 +139,24 @@ def codex(place: Place) -> Iterator[Tools]:
 class PythonSdk:
     """The official Python client 2.x, which the journeys use as well."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(self, agent: Agent, place: Place) -> None:
+        self._agent, self._place = agent, place
 
     def names(self) -> list[str]:
         return [tool.name for tool in self._agent.tools()]
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._agent.call(name, arguments).data
+        data = self._agent.call(name, arguments).data
+        self._place.consents = self._agent.person.consents
+        return data
 
 
 @contextmanager
 def python_sdk(place: Place) -> Iterator[Tools]:
-    """In this process."""
+    """In this process, its person answering by themselves."""
     with connect(place.mcp_url, place.browser, tick=(RIGHT,), client_name="Python SDK 2") as agent:
-        place.note_client_of(agent.person.authorize_url)
-        yield PythonSdk(agent)
+        place.note(agent.person.authorize_url)
+        yield PythonSdk(agent, place)
 
 
 def structured(result: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ class Place:
     home: Path
     browser: FormBrowser
     registered: set[str] = field(default_factory=set)  # client ids that our registration gave out
+    consents: int = 0
 
     def environment(self) -> dict[str, str]:
         """Return a whole environment: no developer's configuration, no window, no way out."""
@@ -35,13 +36,14 @@ class Place:
 
     def consent(self, link: str) -> None:
         """Let the person answer an authorization link with one right to write, and go back to the client."""
-        self.note_client_of(link)
+        self.note(link)
         callback = self.browser.consent(link, tick=[RIGHT])
         no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         no_proxy.open(callback, timeout=30).close()
 
-    def note_client_of(self, link: str) -> None:
-        """Remember the client id of an authorization link where our registration gave it out."""
+    def note(self, link: str) -> None:
+        """Count a link that the person was given, and remember its client id where our registration gave it out."""
+        self.consents += 1
         client_id = parse_qs(urlsplit(link).query)["client_id"][0]
         if client_id.startswith("cl_"):
             self.registered.add(client_id)

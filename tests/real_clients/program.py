@@ -66,7 +66,7 @@ class Program:
         """Wait for the program's own end and return its stdout; raise ClientBroke when it ended badly."""
         self._hang_up()
         if self._process.wait(SECONDS):
-            raise ClientBroke(f"ended with {self._process.returncode}: {self._printed()}")
+            raise self._broke("its end")
         return self._out.read_text()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -82,13 +82,17 @@ class Program:
         def found_or_ended() -> Any:
             ended = self._process.poll() is not None
             if (found := ask()) is None and ended:
-                raise ClientBroke(f"ended with {self._process.returncode} before {what}: {self._printed()}")
+                raise self._broke(what)
             return found
 
         try:
             return wait_until(what, found_or_ended, seconds=SECONDS, every=0.02)
         except TimeoutError as error:
-            raise ClientBroke(f"{error}: {self._printed()}") from None
+            raise ClientBroke(f"{error}: {self._printed()[-400:]}") from None
+
+    def _broke(self, before: str) -> ClientBroke:
+        said = self._errors.read_text() or self._out.read_text()
+        return ClientBroke(f"ended with {self._process.returncode} before {before}: {said[-400:]}")
 
     def _link(self) -> str | None:
         found = re.search(r"http://\S+/oauth/authorize\?[^\s\"]+(?=\s)", self._printed())
@@ -103,4 +107,4 @@ class Program:
         return None
 
     def _printed(self) -> str:
-        return f"{self._out.read_text()}\n{self._errors.read_text()}"
+        return f"{self._errors.read_text()}\n{self._out.read_text()}"

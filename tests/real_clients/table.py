@@ -1,7 +1,7 @@
 """How far each real client gets, as rows of a table."""
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ class Step(StrEnum):
     LISTED = "listed"
     READ = "read"
     WRITE_ASKED = "write asked"
+    STAYED = "stayed signed in"
 
 
 class Tools(Protocol):
@@ -55,31 +56,52 @@ class Row:
         return next((step for step in Step if step not in self.reached), None)
 
 
-def walk(client: RealClient, place: Place) -> Row:
-    """Lead one client as far as it goes; whatever it throws becomes its remark."""
-    row = Row(client.name, client.version())
-    try:
-        with client.signed_in(place) as tools:
-            row.reached.append(Step.SIGNED_IN)
-            _use(tools, place, row)
-    except Exception as error:  # noqa: BLE001 a client may break in any way, and the others are to be seen all the same
-        row.remark = row.remark or " ".join(f"{type(error).__name__}: {error}".split())[:600]
-    if place.registered:
-        row.reached.insert(0, Step.REGISTERED)
-    return row
+class Walk:
+    """One client on its way; whatever it throws ends its way and becomes the remark of its row."""
 
+    def __init__(self, client: RealClient, place: Place) -> None:
+        self.row = Row(client.name, client.version())
+        self._client, self._place = client, place
+        self._tools: Tools | None = None
 
-def _use(tools: Tools, place: Place, row: Row) -> None:
-    names = tools.names()
-    assert {READ, WRITE} <= set(names), f"listed only {names}"
-    row.reached.append(Step.LISTED)
-    orders = tools.call(READ, {"status": "paid", "limit": 1})["orders"]
-    row.reached.append(Step.READ)
-    answer = tools.call(WRITE, {"order_id": orders[0]["number"], "reason": "damaged in transit"})
-    assert answer["status"] == "confirmation_required", answer
-    place.browser.open(answer["confirmUrl"])
-    assert "Approve" in place.browser.page.describe(), place.browser.page.describe()
-    row.reached.append(Step.WRITE_ASKED)
+    def start(self, stack: ExitStack) -> None:
+        """Register, sign in and use the tools up to a write; the client stays open until `stack` is closed."""
+        with self._as_remark():
+            self._tools = stack.enter_context(self._client.signed_in(self._place))
+            self._reached(Step.SIGNED_IN)
+            self._use(self._tools)
+        if self._place.registered:
+            self.row.reached.insert(0, Step.REGISTERED)
+
+    def return_later(self) -> None:
+        """Read once more, when the first access token has run out: without another consent."""
+        if self._tools is None or self.row.missing is not Step.STAYED:
+            return
+        with self._as_remark():
+            assert self._tools.call(READ, {"limit": 1})["orders"]
+            assert self._place.consents == 1, f"{self._place.consents} consents"
+            self._reached(Step.STAYED)
+
+    def _use(self, tools: Tools) -> None:
+        names = tools.names()
+        assert {READ, WRITE} <= set(names), f"listed only {names}"
+        self._reached(Step.LISTED)
+        orders = tools.call(READ, {"status": "paid", "limit": 1})["orders"]
+        self._reached(Step.READ)
+        answer = tools.call(WRITE, {"order_id": orders[0]["number"], "reason": "damaged in transit"})
+        assert answer["status"] == "confirmation_required", answer
+        self._place.browser.open(answer["confirmUrl"]).button("Approve")
+        self._reached(Step.WRITE_ASKED)
+
+    def _reached(self, step: Step) -> None:
+        self.row.reached.append(step)
+
+    @contextmanager
+    def _as_remark(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 a client may break in any way, and the others are to be seen
+            self.row.remark = " ".join(f"{type(error).__name__}: {error}".split())[:600]
 
 
 def as_text(rows: Iterable[Row]) -> str:
