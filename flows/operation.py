@@ -78,6 +78,7 @@ class FlowFault(AppError):
     """What a declaration or a model can't be; collected with every other fault, never raised out of a module."""
 
     code = "flow_fault"
+    remedy = "Correct the declaration; `countersign flows check` names every fault."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
