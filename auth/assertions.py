@@ -67,25 +67,25 @@ class Assertions:
         expires_at = self._check_claims(claims, client)
         self._require_connected(client)
         if not any(_is_signed_by(signed, keys) for keys in self._keys(client, refreshing=refreshing)):
-            raise BadAssertion("The assertion is signed by none of the client’s keys.")
+            raise BadAssertion("The assertion is signed by none of the client's keys.")
         self._use_up(client, claims["jti"], expires_at)
 
     def _check_claims(self, claims: dict[str, Any], client: Client) -> datetime:
         now = self._clock.now()
         if claims.get("iss") != client.id or claims.get("sub") != client.id:
-            raise BadAssertion("The assertion’s iss and sub must be the client id.")
+            raise BadAssertion("The assertion's iss and sub must be the client id.")
         audience = claims.get("aud")
         if isinstance(audience, list) and len(audience) == 1:  # among several, another one could use it here
             audience = audience[0]
         if audience not in self._audiences:
-            raise BadAssertion("The assertion’s aud must be this server’s issuer or token endpoint.")
+            raise BadAssertion("The assertion's aud must be this server's issuer or token endpoint.")
         expires_at, issued_at = _moment(claims, "exp"), _moment(claims, "iat")
         if expires_at is None or not now - SKEW < expires_at <= now + LONGEST_LIFE + SKEW:
             raise BadAssertion("The assertion has expired, or would live for more than an hour.")
         if issued_at is not None and not now - LONGEST_LIFE - SKEW < issued_at <= now + SKEW:
-            raise BadAssertion("The assertion’s iat is in the future or more than an hour ago.")
+            raise BadAssertion("The assertion's iat is in the future or more than an hour ago.")
         if (_moment(claims, "nbf") or now) > now + SKEW:
-            raise BadAssertion("The assertion isn’t valid yet.")
+            raise BadAssertion("The assertion isn't valid yet.")
         jti = claims.get("jti")
         if not isinstance(jti, str) or not 0 < len(jti) <= LONGEST_JTI:
             raise BadAssertion("The assertion has no jti.")
@@ -115,7 +115,9 @@ class Assertions:
         with self._database.write() as connection:
             take_some(connection, used_assertions(self._clock.now()))
             dialect = sqlite if self._database.is_sqlite else postgresql
-            if connection.execute(dialect.insert(replay).values(row).on_conflict_do_nothing()).rowcount != 1:
+            first = dialect.insert(replay).values(row).on_conflict_do_nothing()
+            first = first.execution_options(preserve_rowcount=True)  # else psycopg's is gone for an INSERT
+            if connection.execute(first).rowcount != 1:
                 raise BadAssertion("The assertion was used already.")
 
 
@@ -123,7 +125,7 @@ def subject_of(assertion: str) -> str:
     """Give the client id that an assertion names, unproven; raise BadAssertion."""
     subject = _claims(_read(assertion).payload).get("sub")
     if not isinstance(subject, str):
-        raise BadAssertion("The assertion’s sub must be the client id.")
+        raise BadAssertion("The assertion's sub must be the client id.")
     return subject
 
 
@@ -146,7 +148,7 @@ def _claims(payload: bytes) -> dict[str, Any]:
     try:
         return read_object(payload)
     except BadDocument:
-        raise BadAssertion("The assertion’s claims are no JSON object.") from None
+        raise BadAssertion("The assertion's claims are no JSON object.") from None
 
 
 def _check_header(header: dict[str, Any], client: Client) -> None:
@@ -154,7 +156,7 @@ def _check_header(header: dict[str, Any], client: Client) -> None:
     if header.get("alg") not in allowed:
         raise BadAssertion(f"The assertion must be signed with {' or '.join(allowed)}.")
     if "crit" in header or "b64" in header:
-        raise BadAssertion("The assertion’s header asks for something that this server doesn’t know.")
+        raise BadAssertion("The assertion's header asks for something that this server doesn't know.")
     kind = header.get("typ", KINDS[0])
     if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in KINDS:
         raise BadAssertion("The assertion is a token of another kind.")
@@ -165,7 +167,7 @@ def _moment(claims: dict[str, Any], name: str) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_SECOND:
-        raise BadAssertion(f"The assertion’s {name} is no time.")
+        raise BadAssertion(f"The assertion's {name} is no time.")
     return from_us(int(value * 1_000_000))
 
 

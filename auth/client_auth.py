@@ -53,7 +53,7 @@ class ClientAuthentication:
         if client is None or client.kind == LOCAL:
             raise UnknownClient("The client is not registered here.")
         if client.kind == DOCUMENT and not self.documents.is_allowed(client.id):
-            raise UnknownClient("This server doesn’t connect programs of this host.")
+            raise UnknownClient("This server doesn't connect programs of this host.")
         if given.assertion is not None:
             self._check_assertion(client, given.assertion, refreshing=form.get("grant_type") == "refresh_token")
             return client, given.method

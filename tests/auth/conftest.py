@@ -1,6 +1,7 @@
 """Fixtures of the authorization server's tests."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,10 @@ from tests.support.server import Instance
 
 @pytest.fixture
 def served_factory(new_instance: Callable[[], Instance]) -> Iterator[Callable[..., Served]]:
-    """A function that serves a fresh instance in this process, with settings."""
+    """A function that serves a fresh instance in this process, with settings and maybe a fetcher."""
     running: list[Served] = []
 
-    def make(**settings: str) -> Served:
+    def make(**settings: Any) -> Served:
         running.append(Served(new_instance(), **settings))
         return running[-1]
 

@@ -9,6 +9,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wsgi import get_input_stream
 
 from app import build, serve
+from auth.fetching import Fetcher
 from core.clock import SystemClock
 from core.settings import load_settings
 from tests.support.server import Instance
@@ -46,7 +47,7 @@ def _ending_bodies(app: WSGIApplication) -> WSGIApplication:
 class Served:
     """One instance behind a threaded server; `clock` is its time."""
 
-    def __init__(self, instance: Instance, **settings: str) -> None:
+    def __init__(self, instance: Instance, *, fetcher: Fetcher | None = None, **settings: str) -> None:
         port = free_port()
         self.base_url = settings.get("COUNTERSIGN_BASE_URL", f"http://localhost:{port}")
         self.address = f"http://127.0.0.1:{port}"
@@ -54,10 +55,10 @@ class Served:
         self.instance = instance
         instance.settings |= given
         self.clock = MovableClock()
-        self.parts = build(load_settings(instance.environment()), clock=self.clock)
+        self.parts = build(load_settings(instance.environment()), clock=self.clock, fetcher=fetcher)
         app = _ending_bodies(serve(self.parts))
         self._server = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Quiet)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     def __enter__(self) -> "Served":

@@ -29,10 +29,4 @@ ACCEPTED = (
         "SKIPPED",
         "the product has no resources, so resources/list is empty and there is nothing to read",
     ),
-    Accepted(
-        "authorization-server-metadata-endpoint",
-        "authorization-server-metadata-cimd",
-        "WARNING",
-        "client id metadata documents come with a later issue; until then the metadata must not claim them",
-    ),
 )
