@@ -1,4 +1,4 @@
-"""The clients that get less far than a write that waits for a person, each with the day and the reason."""
+"""The clients that end their way early, each with the day and the reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

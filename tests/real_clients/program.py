@@ -24,6 +24,7 @@ class Program:
 
     def __init__(self, command: list[str], place: Place, **more: str) -> None:
         self._place, number = place, next(MESSAGES)
+        self._answered: set[str] = set()  # links that the person has answered
         self._out, self._errors = place.home / f"{number}.stdout", place.home / f"{number}.stderr"
         with self._out.open("wb") as out, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -47,7 +48,9 @@ class Program:
 
     def sign_in(self) -> None:
         """Let the person answer the link that the program shows."""
-        self._place.consent(self._wait("its link", self._link))
+        link = self._wait("its link", lambda: next(iter(self._links()), None))
+        self._answered.add(link)
+        self._place.consent(link)
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send one request and return its result; raise ClientBroke when it is an error."""
@@ -94,9 +97,9 @@ class Program:
         said = self._errors.read_text() or self._out.read_text()
         return ClientBroke(f"ended with {self._process.returncode} before {before}: {said[-400:]}")
 
-    def _link(self) -> str | None:
-        found = re.search(r"http://\S+/oauth/authorize\?[^\s\"]+(?=\s)", self._printed())
-        return found[0] if found else None
+    def _links(self) -> set[str]:
+        found = re.findall(r"http://\S+/oauth/authorize\?[^\s\"]+(?=\s)", self._printed())
+        return set(found) - self._answered
 
     def _answer(self, number: int) -> dict[str, Any] | None:
         for line in self._out.read_text().splitlines(keepends=True):
@@ -104,6 +107,8 @@ class Program:
                 message = json.loads(line)
                 if message.get("id") == number and "method" not in message:
                     return dict(message)
+        if self._links():
+            raise ClientBroke("asks the person to sign in again")
         return None
 
     def _printed(self) -> str:

@@ -20,6 +20,7 @@ class Step(StrEnum):
     READ = "read"
     WRITE_ASKED = "write asked"
     STAYED = "stayed signed in"
+    CUT_OFF = "cut off"
 
 
 class Tools(Protocol):
@@ -81,6 +82,20 @@ class Walk:
             assert self._tools.call(READ, {"limit": 1})["orders"]
             assert self._place.consents == 1, f"{self._place.consents} consents"
             self._reached(Step.STAYED)
+
+    def call_in_vain(self) -> None:
+        """Read once more, when the person has ended the connection: no answer without another consent."""
+        if self._tools is None or self.row.missing is not Step.CUT_OFF:
+            return
+        try:
+            self._tools.call(READ, {"limit": 1})
+        except Exception:  # noqa: BLE001 each client says in its own way that it was refused
+            self._reached(Step.CUT_OFF)
+        else:
+            if self._place.consents > 1:
+                self._reached(Step.CUT_OFF)
+            else:
+                self.row.remark = "was answered after its connection was ended"
 
     def _use(self, tools: Tools) -> None:
         names = tools.names()

@@ -1,9 +1,9 @@
-"""Real clients against the running server, from registration to a write that waits for a person."""
+"""Real clients against the running server: registered, signed in, used, signed in again by themselves, cut off."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.real_clients.install import install_clients
 from tests.real_clients.place import Place
 from tests.real_clients.table import Row, Walk, as_text
 from tests.support.browser import FormBrowser
-from tests.support.server import ALICE, Instance, ServerProcess
+from tests.support.server import ALICE, BOB, Instance, Person, ServerProcess
 from tests.support.waiting import wait_until
 
 TOKEN_SECONDS = 10  # of an access token; Codex refreshes from half a minute before its end, the others after it
@@ -30,8 +30,12 @@ def own_server(new_instance: Callable[[], Instance]) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def rows(own_server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """The table; each client has a home and a person's browser of its own."""
-    walks = [Walk(client, place(own_server, tmp_path_factory.mktemp("home"))) for client in CLIENTS]
+    """The table; each client has a home of its own, and two that call themselves the same have two people."""
+    people = [signed_in(own_server, person) for person in (ALICE, BOB)]
+    walks = [
+        Walk(client, Place(own_server.mcp_url, tmp_path_factory.mktemp("home"), browser))
+        for client, browser in zip(CLIENTS, itertools.cycle(people), strict=False)
+    ]
     with ExitStack() as open_clients:
         for walk in walks:
             walk.start(open_clients)
@@ -39,19 +43,30 @@ def rows(own_server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) ->
         wait_until("the end of the tokens", lambda: time.monotonic() > run_out)
         for walk in walks:
             walk.return_later()
+        for browser in people:
+            end_all_connections(browser)
+        for walk in walks:
+            walk.call_in_vain()
     return [walk.row for walk in walks]
 
 
-def place(server: ServerProcess, home: Path) -> Place:
-    """Return a client's surroundings with a person who is signed in."""
+def signed_in(server: ServerProcess, person: Person) -> FormBrowser:
+    """Return the browser of a person who is signed in."""
     browser = FormBrowser(server.base_url)
-    browser.sign_in(ALICE.email, ALICE.password)
-    return Place(server.mcp_url, home, browser)
+    browser.sign_in(person.email, person.password)
+    return browser
 
 
-def test_every_client_gets_to_a_write_that_waits_and_stays_signed_in_or_is_excused(
-    rows: list[Row], capsys: pytest.CaptureFixture[str]
-) -> None:
+def end_all_connections(browser: FormBrowser) -> None:
+    """Press every "End access" on the connections page."""
+    page = browser.open("/connections")
+    names = [name for button in page.all("button") if (name := page.name_of(button)).startswith("End access")]
+    for name in names:
+        browser.open("/connections")
+        browser.submit(name)
+
+
+def test_every_client_goes_all_the_way_or_is_excused(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n{as_text(rows)}")
 

@@ -71,6 +71,18 @@ def test_a_client_that_stops_early_is_a_row_with_the_reason(
     assert as_text([walk.row]).splitlines()[1].startswith("Fake    1        yes         yes")
 
 
+def test_a_client_that_is_still_answered_was_not_cut_off(place: Place) -> None:
+    tools = FakeTools([READ, WRITE], **{READ: {"orders": [{"number": 1}]}})
+    walk = Walk(RealClient("Fake", lambda: "1", signing_in(tools)), place)
+    with ExitStack() as stack:
+        walk.start(stack)
+        walk.row.reached[:] = [step for step in Step if step is not Step.CUT_OFF]
+        walk.call_in_vain()
+
+    assert walk.row.missing is Step.CUT_OFF
+    assert walk.row.remark == "was answered after its connection was ended"
+
+
 def test_a_client_that_brings_an_id_of_its_own_has_not_registered(place: Place) -> None:
     place.note("http://localhost:1/oauth/authorize?client_id=https%3A%2F%2Fchatgpt.com%2Fclient.json")
 
@@ -100,6 +112,13 @@ def test_an_error_is_no_answer(place: Place) -> None:
     code = "import json; asked = json.loads(input()); print(json.dumps({'id': asked['id'], 'error': {'code': -1}}))"
 
     with Program([sys.executable, "-c", code], place) as program, pytest.raises(ClientBroke, match="'code': -1"):
+        program.ask("tools/list", {})
+
+
+def test_another_link_instead_of_an_answer_is_told_at_once(place: Place) -> None:
+    code = "input(); print('Open http://localhost:1/oauth/authorize?client_id=cl_1 ', flush=True); input()"
+
+    with Program([sys.executable, "-c", code], place) as program, pytest.raises(ClientBroke, match="sign in again"):
         program.ask("tools/list", {})
 
 
