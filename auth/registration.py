@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from auth.metadata import AUTH_METHODS
+from auth.metadata import AUTH_METHODS, PRIVATE_KEY_JWT
+from auth.outside import fetchable_host
 from auth.redirects import CUSTOM, is_loopback_uri, is_only_local, may_be_registered
 from core.errors import BadRequest
 from policy.scopes import Scopes
@@ -77,6 +78,29 @@ def parse_registration(raw: bytes, scopes: Scopes) -> Registration:
         name=_name(body.get("client_name")),
         scope=_scope(body.get("scope"), scopes),
         texts=tuple((name, body[name]) for name in KEPT_TEXTS if _is_short_text(body.get(name))),
+    )
+
+
+def registration_by_hand(
+    name: str, redirect_uris: tuple[str, ...], auth_method: str | None, jwks_uri: str | None
+) -> Registration:
+    """Give the registration of a client that whoever runs this server adds; raise as `parse_registration`.
+
+    One that signs has its keys at `jwks_uri`, and no other has any.
+    """
+    signs = auth_method == PRIVATE_KEY_JWT
+    if signs != (jwks_uri is not None) or (jwks_uri is not None and fetchable_host(jwks_uri) is None):
+        raise InvalidClientMetadata(f"{PRIVATE_KEY_JWT} needs a jwks_uri that is a plain https address, no other does.")
+    if not clean_name(name):
+        raise InvalidClientMetadata("The name needs a letter or a digit.")
+    usable = _redirect_uris(list(redirect_uris))
+    return Registration(
+        redirect_uris=usable,
+        auth_method=PRIVATE_KEY_JWT if signs else _auth_method(auth_method, usable),
+        grant_types=GRANT_TYPES,
+        name=_name(name),
+        scope="",
+        texts=() if jwks_uri is None else (("jwks_uri", jwks_uri),),
     )
 
 

@@ -2,6 +2,8 @@
 
 import click
 
+from auth.metadata import AUTH_METHODS, PRIVATE_KEY_JWT
+from auth.registration import registration_by_hand
 from cli.parts import Build
 from cli.tables import lines
 from core.clock import iso
@@ -17,10 +19,32 @@ def command(build: Build) -> click.Group:
         rows = [(one.id, one.kind, one.name, iso(one.created_at)) for one in build().clients.list()]
         click.echo(lines(("CLIENT", "KIND", "CALLS ITSELF", "SINCE"), rows))
 
+    @group.command("add")
+    @click.option("--name", required=True, help="What people see on the page where they connect it.")
+    @click.option("--redirect-uri", "redirect_uris", required=True, multiple=True, help="May be given several times.")
+    @click.option(
+        "--method",
+        type=click.Choice((*AUTH_METHODS, PRIVATE_KEY_JWT)),
+        help="How it proves itself; without it, none for a program on people's machines, else client_secret_basic.",
+    )
+    @click.option("--jwks-uri", help=f"Where its public keys are, for {PRIVATE_KEY_JWT}.")
+    def add(name: str, redirect_uris: tuple[str, ...], method: str | None, jwks_uri: str | None) -> None:
+        """Add a program that you vouch for; its secret, if it has one, is printed once and stored as a digest."""
+        wanted = registration_by_hand(name, redirect_uris, method, jwks_uri)
+        made = build().clients.add(wanted)
+        click.echo(made.client.id)
+        if made.secret is not None:
+            click.echo(made.secret)
+        second = "" if made.secret is None else " The second line is its secret, shown this once."
+        click.echo(f"{wanted.name} is added; it proves itself by {wanted.auth_method}.{second}", err=True)
+
     @group.command("remove")
     @click.argument("client_id")
     def remove(client_id: str) -> None:
-        """Forget a client: every connection and token of it ends at once."""
+        """Forget a client: every connection and token of it ends at once.
+
+        One that registers itself, or is described by a document, may come back with the next person who connects it.
+        """
         build().clients.remove(client_id)
         click.echo(f"Removed {client_id}; every connection of it has ended.")
 

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from auth.registration import InvalidClientMetadata, InvalidRedirectUri, clean_name, parse_registration
+from auth.registration import (
+    InvalidClientMetadata,
+    InvalidRedirectUri,
+    clean_name,
+    parse_registration,
+    registration_by_hand,
+)
 from policy.scopes import Scopes
 
 SCOPES = Scopes([])
@@ -126,3 +132,37 @@ def test_a_name_is_not_stretched_by_blank_letters_and_not_piled_up_by_marks():
     assert clean_name("Zo\u0308\u0301" + "\u0336\u200b" * 90 + "e") == "Zo\u0308\u0301e"
     assert clean_name("7-Eleven") == "7-Eleven"
     assert clean_name("\u0932\u0947") == "\u0932\u0947"  # a letter with the vowel that belongs to it
+
+
+@pytest.mark.parametrize(
+    ("uri", "method", "shown"),
+    [
+        ("https://app.example/back", None, "client_secret_basic"),
+        ("https://app.example/back", "client_secret_post", "client_secret_post"),
+        ("https://app.example/back", "none", "none"),
+        (LOOPBACK, None, "none"),
+    ],
+)
+def test_a_client_added_by_hand_proves_itself_as_its_place_allows(uri, method, shown):
+    assert registration_by_hand("Our app", (uri,), method, None).auth_method == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "uris", "method", "jwks_uri"),
+    [
+        ("App", (), None, None),
+        ("App", ("javascript:alert(1)",), None, None),
+        ("App", ("http://app.example/back",), None, None),
+        ("\u202e", (LOOPBACK,), None, None),
+        ("x" * 201, (LOOPBACK,), None, None),
+        ("App", (LOOPBACK,), "tls_client_auth", None),
+        ("App", (LOOPBACK,), "private_key_jwt", None),
+        ("App", (LOOPBACK,), None, "https://keys.example/jwks"),
+        ("App", (LOOPBACK,), "none", "https://keys.example/jwks"),
+        ("App", (LOOPBACK,), "private_key_jwt", "https://127.0.0.1/jwks"),
+        ("App", (LOOPBACK,), "private_key_jwt", "http://keys.example/jwks"),
+    ],
+)
+def test_a_client_that_can_not_work_is_not_added_by_hand(name, uris, method, jwks_uri):
+    with pytest.raises((InvalidClientMetadata, InvalidRedirectUri)):
+        registration_by_hand(name, uris, method, jwks_uri)
