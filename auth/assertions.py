@@ -17,6 +17,8 @@ from auth.fetching import NotFetched
 from auth.key_sets import PublicKey, keys_of_document, keys_of_set
 from auth.metadata import SIGNING_ALGORITHMS, token_endpoint
 from auth.models import grant, replay
+from auth.outside import fetchable_host
+from auth.throttle import Key
 from core.clock import Clock, from_us, to_us
 from core.db import Database
 from core.errors import TooMany, Unavailable
@@ -26,6 +28,7 @@ from core.settings import Settings
 
 TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LONGEST = 8192
+HOST_FACTOR = 10  # fetches of keys from one host: 50 in 15 minutes
 LONGEST_JTI = 500
 SKEW = timedelta(minutes=1)  # between the client's clock and ours
 LONGEST_LIFE = timedelta(hours=1)
@@ -103,7 +106,7 @@ class Assertions:
         if client.jwks_uri is not None:
             url, read, most = client.jwks_uri, keys_of_set, key_sets.MOST_BYTES
         try:
-            yield self._library.read(url, read, most=most, may_be_stale=refreshing)
+            yield self._library.read(url, read, most=most, counted=(_key_fetches(url),), may_be_stale=refreshing)
             again = self._library.read_again(url, read, most=most)
         except (NotFetched, BadDocument, HostRefused, TooMany, Unavailable) as error:
             raise KeysUnavailable(detail=error.detail or error.public) from None
@@ -133,6 +136,11 @@ def used_assertions(now: datetime) -> Rows:
     """Give the assertions that have expired, so that their second use is refused without a record."""
     over = replay.c.expires_at < to_us(now - 2 * SKEW)
     return Rows(name="cs_replay", key=replay.c.digest, kept=2 * SKEW, over=over)
+
+
+def _key_fetches(url: str) -> Key:
+    # Apart from documents: whoever knows a client id can cause these while the keys' host is down.
+    return Key(digest_of(f"keys:{fetchable_host(url)}"), HOST_FACTOR, is_forgiven=False)
 
 
 def _read(assertion: str) -> jws.CompactSignature:

@@ -25,7 +25,7 @@ METHODS = ("none", PRIVATE_KEY_JWT)
 class BadDocument(BadRequest):
     """A client's metadata document that breaks a rule, or one that is another client's."""
 
-    code = "invalid_client_metadata"
+    code = "invalid_client_document"
     remedy = "The program's maker has to correct the document that stands at the client id."
 
 

@@ -15,7 +15,6 @@ from auth.throttle import Key, Throttle
 from core.clock import Clock, to_us
 from core.db import Database
 from core.errors import Forbidden, TooMany, Unavailable
-from core.ids import digest_of
 from core.purge import Rows, take_some
 from core.settings import Settings
 
@@ -25,7 +24,6 @@ Read = Callable[[bytes], T]
 KEPT = timedelta(days=30)  # after it stopped being fresh
 STALE = timedelta(hours=24)  # how long it may serve those who are connected while its host doesn't answer
 RETRY = timedelta(minutes=1)  # between two fetches of a fresh one
-HOST_FACTOR = 40  # fetches from one host, of all people together: 200 in 15 minutes
 
 
 class HostRefused(Forbidden):
@@ -59,10 +57,8 @@ class Library:
             return False
         return not self._allowed or is_listed(host, self._allowed)
 
-    def read(
-        self, url: str, read: Read[T], *, most: int, counted: tuple[Key, ...] = (), may_be_stale: bool = False
-    ) -> T:
-        """Give what `read` makes of the text at `url`; each fetch counts under its host and `counted`.
+    def read(self, url: str, read: Read[T], *, most: int, counted: tuple[Key, ...], may_be_stale: bool = False) -> T:
+        """Give what `read` makes of the text at `url`; each fetch counts under `counted`.
 
         Raise HostRefused, NotFetched, TooMany, Unavailable, or what `read` raises. With `may_be_stale`, a kept text
         serves for another day while no other can be had.
@@ -74,7 +70,7 @@ class Library:
         if row is not None and row.fresh_until > now:
             return read(row.body.encode())
         try:
-            self._throttle.begin(_of_host(url), *counted)
+            self._throttle.begin(*counted)
             return self._fetch(url, read, most)
         except (NotFetched, TooMany, Unavailable):
             if may_be_stale and row is not None and row.fresh_until + STALE // timedelta(microseconds=1) > now:
@@ -122,7 +118,3 @@ def fetched_texts(now: datetime) -> Rows:
     """Give the texts that nobody has asked for in a long time."""
     over = fetched.c.fresh_until < to_us(now - KEPT)
     return Rows(name="cs_fetched", key=fetched.c.url, kept=KEPT, over=over)
-
-
-def _of_host(url: str) -> Key:
-    return Key(digest_of(f"fetch:{fetchable_host(url)}"), HOST_FACTOR, is_forgiven=False)

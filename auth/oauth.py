@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from auth.authorize import Asked, SendBack, SignInFirst, read_authorization, refusal
 from auth.clients import Clients
 from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
-from auth.document_clients import is_document_id
+from auth.document_clients import document_host
 from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
 from auth.models import ADDED
 from auth.proofs import Proofs
@@ -158,7 +158,7 @@ class ConsentPages:
             asked=asked,
             client_name="This program" if client is None else client.name,
             is_vouched=client is not None and client.kind == ADDED,
-            document_host=urlsplit(asked.client_id).netloc if is_document_id(asked.client_id) else None,
+            document_host=document_host(asked.client_id),
             host=shown_host(asked.redirect_uri),
             is_loopback=is_loopback(urlsplit(asked.redirect_uri).hostname or ""),
             is_app=asked.redirect_uri in CUSTOM,

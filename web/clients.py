@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from auth.clients import Clients
+from auth.document_clients import document_host
 from auth.grants import Connections
 from auth.models import LOCAL
 from auth.redirects import shown_host
@@ -43,7 +44,8 @@ class ClientNames:
         if client is None:
             return ClientCard(client_id, "This program was removed")
         hosts = (shown_host(uri) for uri in client.redirect_uris)
-        return ClientCard(client.name, trust_of(is_local=client.kind == LOCAL, hosts=hosts))
+        described_at = document_host(client.id)
+        return ClientCard(client.name, trust_of(is_local=client.kind == LOCAL, hosts=hosts, described_at=described_at))
 
     def names(self, client_ids: Iterable[str]) -> dict[str, str]:
         """Give the name of each program."""
@@ -51,12 +53,13 @@ class ClientNames:
         return {CONSOLE: "Console"} | {client_id: client.name for client_id, client in found.items() if client}
 
 
-def trust_of(*, is_local: bool, hosts: Iterable[str]) -> str:
+def trust_of(*, is_local: bool, hosts: Iterable[str], described_at: str | None = None) -> str:
     """Say what is known of a program: nothing but where its answers go (RFC 7591 5: it chose its name itself)."""
     if is_local:
         return "Made on this server’s command line"
     places = dict.fromkeys(_place(host) for host in hosts)
-    return f"Name not verified · its answers go to {', '.join(places) or 'nowhere'}"
+    described = "" if described_at is None else f"described at {described_at} · "
+    return f"Name not verified · {described}its answers go to {', '.join(places) or 'nowhere'}"
 
 
 def _place(host: str) -> str:

@@ -8,6 +8,7 @@ from flask import Blueprint, Response, request
 from flask.typing import ResponseReturnValue
 
 from auth.consent import GROUPS, ScopeGroup
+from auth.document_clients import document_host
 from auth.grants import Connection, Connections, NoRights
 from auth.proofs import Proofs
 from auth.sessions import Sessions, see_other
@@ -188,7 +189,7 @@ def _shown(one: Connection, last_call: datetime | None, scopes: Scopes) -> Shown
     return Shown(
         id=one.grant_id,
         name=one.client_name,
-        trust=trust_of(is_local=one.is_local, hosts=one.hosts),
+        trust=trust_of(is_local=one.is_local, hosts=one.hosts, described_at=document_host(one.client_id)),
         labels=tuple(words.label for words in held),
         acts=tuple(acts) or tuple(words.label for words in held if words.kind is Kind.ACT),
         since=one.created_at,

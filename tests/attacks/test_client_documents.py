@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
+from tests.support.agent import connect
 from tests.support.browser import FormBrowser
 from tests.support.oauth import RawOAuth
 from tests.support.publisher import Publisher, publishing
@@ -98,6 +99,20 @@ def test_the_server_says_what_it_takes(server):
     assert document["client_id_metadata_document_supported"] is True
     assert {"none", "private_key_jwt"} <= set(document["token_endpoint_auth_methods_supported"])
     assert document["token_endpoint_auth_signing_alg_values_supported"] == ["RS256", "ES256"]
+
+
+def test_the_official_client_connects_by_its_document(server, browser, publisher):
+    url = "https://client.example/official.json"
+    publisher.publish_client(url, client_name="Official", redirect_uris=["http://127.0.0.1/callback"])
+    with connect(server.mcp_url, browser, client_url=url) as agent:
+        found = agent.call("orders_list", {"status": "paid"})
+        registered_as = agent.storage.client_info.client_id
+    page = browser.open("/connections")
+
+    assert not found.is_error
+    assert registered_as == url
+    assert publisher.asked.count(url) == 1  # for two workers, several pages and the token endpoint
+    assert "described at client.example" in page.text
 
 
 # --- the client id and its document ------------------------------------------------------------------------------

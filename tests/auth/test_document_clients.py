@@ -216,7 +216,7 @@ def test_a_flood_of_client_ids_by_one_person_is_stopped_and_another_person_is_no
 
 
 def test_one_host_is_not_called_without_end_by_many_people(served, publisher, monkeypatch):
-    monkeypatch.setattr("auth.fetched.HOST_FACTOR", 1)
+    monkeypatch.setattr("auth.document_clients.HOST_FACTOR", 1)
     monkeypatch.setattr("auth.document_clients.PERSON_FACTOR", 100)
     browser = browser_of(served)
     statuses = [open_consent(browser, client_at(served, f"https://client.example/{n}")).status for n in range(6)]

@@ -160,14 +160,16 @@ def connect(
     client_name: str = "Journey Agent",
     storage: MemoryStorage | None = None,
     redirect_uri: str = REDIRECT_URI,
+    client_url: str | None = None,
 ) -> Iterator[Agent]:
-    """Register, send the person to sign in and consent, and yield the connected agent."""
+    """Register (or name the metadata document), send the person to consent, and yield the connected agent."""
     storage = storage or MemoryStorage()
     person = BrowserPerson(browser, tick, untick)
     metadata = OAuthClientMetadata.model_validate(
         {"client_name": client_name, "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
     )
-    auth = OAuthClientProvider(mcp_url, metadata, storage, person.open, person.result)
+    answers = (person.open, person.result)
+    auth = OAuthClientProvider(mcp_url, metadata, storage, *answers, client_metadata_url=client_url)
     stack = contextlib.ExitStack()
     try:
         portal = stack.enter_context(start_blocking_portal())

@@ -53,6 +53,9 @@ def test_a_program_is_known_by_where_its_answers_go() -> None:
     assert "your computer (127.0.0.1:33418), chatgpt.com" in trust_of(
         is_local=False, hosts=("127.0.0.1:33418", "chatgpt.com", "chatgpt.com")
     )
+    assert "· described at claude.ai · its answers go to" in trust_of(
+        is_local=False, hosts=("localhost",), described_at="claude.ai"
+    )
     assert "your computer ([::1]:8080)" in trust_of(is_local=False, hosts=("[::1]:8080",))
     assert "localhost.evil.example" in trust_of(is_local=False, hosts=("localhost.evil.example",))
     assert "your computer" not in trust_of(is_local=False, hosts=("localhost.evil.example", "127.0.0.1.evil.example:1"))
