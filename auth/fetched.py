@@ -47,13 +47,14 @@ class Library:
         self._fetcher = fetcher
         self._throttle = throttle
         self._clock = clock
+        self._is_on = settings.cimd
         self._allowed = settings.cimd_allowed_hosts
         self._denied = settings.cimd_denied_hosts | {urlsplit(settings.base_url).hostname or ""}
 
     def is_allowed(self, url: str) -> bool:
         """Tell whether the settings let this server connect programs of the URL's host, which is never our own."""
         host = fetchable_host(url)
-        if host is None or is_listed(host, self._denied):
+        if not self._is_on or host is None or is_listed(host, self._denied):
             return False
         return not self._allowed or is_listed(host, self._allowed)
 

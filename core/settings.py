@@ -85,6 +85,7 @@ class Settings:
     allowed_origins: frozenset[str] = frozenset()
     trusted_proxies: int = 0
     unattended_clients: frozenset[str] = frozenset()
+    cimd: bool = True  # whether clients may be metadata documents, which this server fetches
     cimd_allowed_hosts: frozenset[str] = frozenset()  # empty: every public one; `.name` is it and all below it
     cimd_denied_hosts: frozenset[str] = frozenset()
     argon2: Argon2 = Argon2()
@@ -184,6 +185,7 @@ def read_settings(
         allowed_origins=frozenset(reader.value("ALLOWED_ORIGINS", NOTHING, _words)),
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
+        cimd=reader.value("CIMD", default=True, cast=_switch),
         cimd_allowed_hosts=frozenset(reader.value("CIMD_ALLOWED_HOSTS", NOTHING, _hosts)),
         cimd_denied_hosts=frozenset(reader.value("CIMD_DENIED_HOSTS", NOTHING, _hosts)),
         argon2=reader.value("ARGON2", Argon2(), _argon2),
@@ -338,6 +340,12 @@ def _production(text: str) -> bool:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"[,\s]+", text) if part)
+
+
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError("must be on or off")
+    return text == "on"
 
 
 def _hosts(text: str) -> tuple[str, ...]:

@@ -234,6 +234,8 @@ def test_one_host_is_not_called_without_end_by_many_people(served, publisher, mo
     [
         ({"COUNTERSIGN_CIMD_ALLOWED_HOSTS": "claude.ai chatgpt.com"}, 403),
         ({"COUNTERSIGN_CIMD_ALLOWED_HOSTS": "claude.ai,client.example"}, 200),
+        ({"COUNTERSIGN_CIMD": "off"}, 403),
+        ({"COUNTERSIGN_CIMD": "on"}, 200),
         ({"COUNTERSIGN_CIMD_DENIED_HOSTS": "client.example"}, 403),
         ({"COUNTERSIGN_CIMD_DENIED_HOSTS": ".example"}, 403),
         ({"COUNTERSIGN_CIMD_DENIED_HOSTS": ".lient.example"}, 200),
@@ -247,6 +249,8 @@ def test_the_settings_say_which_hosts_programs_may_connect(start, publisher, set
 
     assert page.status == status
     assert len(publisher.asked) == (status == 200)
+    metadata = send("GET", f"{served.base_url}/.well-known/oauth-authorization-server").json
+    assert metadata["client_id_metadata_document_supported"] is (settings.get("COUNTERSIGN_CIMD") != "off")
 
 
 def test_keys_on_a_host_that_is_denied_are_not_fetched(start, publisher):
