@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli import clients, database, flows, operators, purge, secret_key, serve, tokens, work
+from cli import backup, clients, database, flows, operators, purge, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
 from cli.trying import command as trying
@@ -42,6 +42,8 @@ def command_line(build: Build) -> click.Group:
         flows.command(build),
         tokens.command(build_current),
         purge.command(build_current),
+        backup.backup_command(),
+        backup.restore_command(),
         trying.command(),
     ):
         group.add_command(command)

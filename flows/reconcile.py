@@ -8,6 +8,11 @@ from flows.operation import Flow
 from flows.steps import CallStep
 from flows.trace import RunRecord
 
+RESTORED = "restored"  # the code of a run that was running in the backup which was restored
+RESTORED_WORDS = (
+    "A backup was restored that was made while this ran. The database is as it was then; whether anything left for the "
+    "outside since isn't known."
+)
 REAPED = "The server stopped around a call to the outside. Whether that took place isn't known; don't repeat it."
 AFTERWARDS = (
     "What this run did before the call has stayed. If the call took place, complete by hand what should have followed; "
@@ -25,6 +30,8 @@ def how_to_reconcile(run: RunRecord, flow: Flow | None) -> str | None:
     """Say what a person does about an unknown run; None for every other. `run` is one with its steps."""
     if run.status != Status.UNKNOWN:
         return None
+    if run.code == RESTORED:
+        return RESTORED_WORDS
     advice = {effect.target: effect.reconcile for effect in flow.effects if effect.verb is Verb.CALL} if flow else {}
     calls = [step for step in run.steps if step.verb == Verb.CALL]
     told = [f"Look at {step.target}: {step.detail}. {advice.get(step.target, '')}".strip() for step in calls]

@@ -62,6 +62,13 @@ def expected(*, demo: bool) -> frozenset[str]:
     return frozenset(head.revision for head in heads if head is not None)
 
 
+@cache
+def known() -> frozenset[str]:
+    """Give every revision that this code can upgrade from, the newest included."""
+    scripts = ScriptDirectory.from_config(_config())
+    return frozenset(script.revision for script in scripts.walk_revisions())
+
+
 def require_current(database: Database, *, demo: bool) -> None:
     """Do nothing when the database has the expected revisions; raise WrongRevision otherwise."""
     with database.read() as connection:
