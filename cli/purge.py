@@ -8,6 +8,9 @@ import click
 from sqlalchemy import Connection
 
 from auth import purge as access
+from auth.assertions import used_assertions
+from auth.document_clients import unused_documents
+from auth.fetched import fetched_texts
 from cli.parts import Build, Parts
 from cli.tables import lines
 from core.purge import Rows, count, take_all
@@ -59,6 +62,9 @@ def kinds_of(parts: Parts) -> list[Rows]:
         *runs.rows_over(now, kept, parts.settings.lifetimes.request_key),
         *decisions.rows_over(now, kept),
         *access.rows_over(now, kept),
+        unused_documents(now),
+        fetched_texts(now),
+        used_assertions(now),
     ]
 
 
