@@ -119,3 +119,15 @@ def test_addresses_to_listen_on_are_numbers_or_sockets(tmp_path):
     for wrong in ("example.com", "0.0.0.0:80", "unix:relative.sock", "unix:/", "fd://3"):
         with pytest.raises(SettingsError, match="COUNTERSIGN_BIND"):
             settings_of(tmp_path, BIND=wrong)
+
+
+def test_hosts_of_clients_are_names_in_lower_case_and_cimd_a_switch(tmp_path):
+    given = {"COUNTERSIGN_SECRET_KEYS": KEY, "COUNTERSIGN_CIMD_ALLOWED_HOSTS": "claude.ai, .example.com"}
+    found = load_settings(given | {"COUNTERSIGN_CIMD": "off"}, folder=tmp_path)
+
+    assert (found.cimd, found.cimd_allowed_hosts) == (False, {"claude.ai", ".example.com"})
+    for bad in ("https://claude.ai", "Claude.ai", "*.example.com", "claude.ai:443", "..", "claude.ai/"):
+        with pytest.raises(SettingsError, match="COUNTERSIGN_CIMD_DENIED_HOSTS"):
+            load_settings(given | {"COUNTERSIGN_CIMD_DENIED_HOSTS": bad}, folder=tmp_path)
+    with pytest.raises(SettingsError, match="COUNTERSIGN_CIMD:"):
+        load_settings(given | {"COUNTERSIGN_CIMD": "false"}, folder=tmp_path)
