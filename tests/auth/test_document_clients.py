@@ -442,3 +442,24 @@ def test_an_assertion_that_has_expired_leaves_no_record_after_a_while(served, si
 
 def test_a_registered_client_still_connects_beside_documents(served):
     assert mcp_for(browser_of(served)).request("tools/list").status == 200
+
+
+def test_keys_that_can_not_be_fetched_again_are_as_if_nothing_had_been_asked(served, publisher, key, signing):
+    client, tokens = signing
+    publisher.publish(KEYS, {}, status="500 Down")
+    served.clock.move(seconds=61)
+    asked = len(publisher.asked)
+    unknown = [client.refresh("x", **assertion(served, new_key(kid="two"))).status for _ in range(3)]
+
+    assert unknown == [401] * 3
+    assert len(publisher.asked) == asked + 1
+    assert client.refresh(tokens["refresh_token"], **assertion(served, key)).status == 200
+
+
+def test_a_key_set_that_went_bad_is_not_taken(served, publisher, key, signing):
+    client, tokens = signing
+    publisher.publish(KEYS, {"keys": "none"})
+    served.clock.move(minutes=10)
+    answer = client.refresh(tokens["refresh_token"], **assertion(served, key))
+
+    assert (answer.status, answer.json["error"]) == (503, "temporarily_unavailable")
