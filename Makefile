@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := core flows policy auth mcp_provider web cli migrations bench app.py gunicorn.conf.py
 
-.PHONY: serve test check bench
+.PHONY: serve test check bench docs
 
 serve: .venv/installed
 	@$(BIN)/countersign serve
@@ -19,6 +19,9 @@ check: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python -m bench $(BENCH_ARGS)
+
+docs: .venv/installed
+	$(BIN)/countersign errors > docs/errors.md
 
 # Everything by hash, nothing built in a place that downloads by itself.
 .venv/installed: requirements-dev.lock requirements-build.lock pyproject.toml

@@ -25,6 +25,7 @@ class BadAuthorization(BadRequest):
 
     code = "invalid_request"
     public = "The program that sent you here asked in a way that can't be answered."
+    remedy = "Go back to the program and connect again; if it stays so, its maker has to correct the request."
 
 
 class OnlyCode(OAuth2Error):  # type: ignore[misc] # Authlib has no types

@@ -38,6 +38,7 @@ class NothingTicked(BadRequest):
 
     code = "nothing_ticked"
     public = "Tick at least one right, or cancel."
+    remedy = "Tick at least one right, or cancel."
 
 
 class RequestOver(AppError):
@@ -46,6 +47,7 @@ class RequestOver(AppError):
     code = "request_expired"
     status = 410
     public = "This request was open for too long. Nothing was connected."
+    remedy = "Start connecting again from the program."
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class NoRights(BadRequest):
 
     code = "nothing_ticked"
     public = "Leave at least one right, or end the connection."
+    remedy = "Leave at least one right, or end the connection."
 
 
 @dataclass(frozen=True, slots=True)

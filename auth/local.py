@@ -28,6 +28,7 @@ class UnknownScope(BadRequest):
     """A scope that nobody can consent to, or that this person's role can't hold."""
 
     code = "unknown_scope"
+    remedy = "Take scopes from the list in the sentence."
 
 
 @dataclass(frozen=True, slots=True)

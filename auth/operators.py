@@ -28,6 +28,7 @@ class OperatorExists(Conflict):
 
     code = "operator_exists"
     public = "There is already an operator with this e-mail address."
+    remedy = "Use the account there is, or another address."
 
 
 @dataclass(frozen=True, slots=True)

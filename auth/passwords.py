@@ -21,6 +21,7 @@ class WeakPassword(BadRequest):
     """A new password that can't be taken; the sentence says why."""
 
     code = "weak_password"
+    remedy = "Choose another password, as the sentence says."
 
 
 class Busy(TooMany):
@@ -29,6 +30,7 @@ class Busy(TooMany):
     code = "busy"
     status = 503
     public = "Too many people sign in at this moment. Try again in a few seconds."
+    remedy = "Try again in a few seconds."
 
 
 class Passwords:

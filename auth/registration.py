@@ -27,12 +27,14 @@ class InvalidRedirectUri(BadRequest):
     """An address to be sent back to that can't be taken (RFC 7591 3.2.2)."""
 
     code = "invalid_redirect_uri"
+    remedy = "Register an https address, or http on a loopback address."
 
 
 class InvalidClientMetadata(BadRequest):
     """Something else of the registration that can't be taken (RFC 7591 3.2.2)."""
 
     code = "invalid_client_metadata"
+    remedy = "Correct the member that the sentence names and register again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ class PortBusy(AppError):
     """Somebody listens where we were to listen."""
 
     code = "port_busy"
+    remedy = "End the program that uses the port, or set COUNTERSIGN_PORT to another."
 
 
 class NotReady(AppError):
@@ -39,6 +40,7 @@ class InstanceUnwritable(AppError):
     """The folder for keys, database and mails can't be used."""
 
     code = "instance_unwritable"
+    remedy = "Give the server's user the folder, or set COUNTERSIGN_INSTANCE to another."
 
 
 class KeysElsewhere(AppError):
@@ -73,6 +75,7 @@ class NoSuchName(AppError):
 
     code = "not_found"
     status = 404
+    remedy = "Look at the list: `countersign operator list`, `countersign client list`."
 
 
 class Refused(click.ClickException):

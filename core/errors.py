@@ -42,6 +42,7 @@ class SettingsError(AppError):
     code = "settings_invalid"
     status = 500
     public = "The settings can't work."
+    remedy = "Correct the variables that the sentence names, in the environment or in .env, and start again."
 
 
 class BadRequest(AppError):
@@ -50,6 +51,7 @@ class BadRequest(AppError):
     code = "bad_request"
     status = 400
     public = "The request can't be read."
+    remedy = "Send the request again in the form that the sentence asks for."
 
 
 class TooLarge(BadRequest):
@@ -58,6 +60,7 @@ class TooLarge(BadRequest):
     code = "too_large"
     status = 413
     public = "The request is too large."
+    remedy = "Send less at a time."
 
 
 class InvalidCursor(BadRequest):
@@ -65,6 +68,7 @@ class InvalidCursor(BadRequest):
 
     code = "invalid_cursor"
     public = "The cursor is not valid. Start again without one."
+    remedy = "Ask for the first page again, without a cursor."
 
 
 class NotFound(AppError):
@@ -73,6 +77,7 @@ class NotFound(AppError):
     code = "not_found"
     status = 404
     public = "There is nothing here by that name."
+    remedy = "Look at the list that it came from; what another person owns is not shown."
 
 
 class NotSignedIn(AppError):
@@ -81,6 +86,7 @@ class NotSignedIn(AppError):
     code = "not_signed_in"
     status = 401
     public = "Sign in first."
+    remedy = "Sign in and open the page again."
 
 
 class Forbidden(AppError):
@@ -89,6 +95,7 @@ class Forbidden(AppError):
     code = "forbidden"
     status = 403
     public = "You can't do this here."
+    remedy = "Ask somebody whose role may do it."
 
 
 class CsrfFailed(Forbidden):
@@ -96,6 +103,7 @@ class CsrfFailed(Forbidden):
 
     code = "csrf_failed"
     public = "This form is from another session. Open the page again and repeat."
+    remedy = "Open the page again and send the form once more."
 
 
 class ProofFailed(Forbidden):
@@ -103,6 +111,7 @@ class ProofFailed(Forbidden):
 
     code = "proof_failed"
     public = "The password is not right. Nothing was changed."
+    remedy = "Type your password again."
 
 
 class Conflict(AppError):
@@ -111,6 +120,7 @@ class Conflict(AppError):
     code = "conflict"
     status = 409
     public = "Something else changed this at the same moment. Try again."
+    remedy = "Look at how it stands now, then try again."
 
 
 class TooMany(AppError):
@@ -119,6 +129,7 @@ class TooMany(AppError):
     code = "too_many"
     status = 429
     public = "Too many tries. Wait a little."
+    remedy = "Wait for as long as Retry-After says, then try again."
 
     def __init__(self, public: str | None = None, *, retry_after: int, detail: str = "") -> None:
         super().__init__(public, detail=detail)
@@ -131,3 +142,4 @@ class Unavailable(AppError):
     code = "unavailable"
     status = 503
     public = "The server is busy. Try again in a moment."
+    remedy = "Try again in a moment; if it stays so, look at /readyz and at the log."

@@ -92,7 +92,7 @@ class _Translator:
     def refused(self, error: AppError) -> Response:
         if error.status >= 500:
             log.error("%s: %s", error.code, error.detail or error.public)
-        answer = self._answer(error.status, error.code, error.public)
+        answer = self._answer(error.status, error.code, error.public, error.remedy)
         if isinstance(error, TooMany):
             answer.headers["Retry-After"] = str(error.retry_after)
         return answer
@@ -111,9 +111,9 @@ class _Translator:
         log.error("unhandled %s", type(error).__name__, exc_info=error)
         return self._answer(AppError.status, AppError.code, AppError.public)
 
-    def _answer(self, status: int, code: str, message: str) -> Response:
+    def _answer(self, status: int, code: str, message: str, remedy: str = "") -> Response:
         if is_machine_path(request.path):
-            return with_cors(json_error(status, code, message))
+            return with_cors(json_error(status, code, message, remedy=remedy or None))
         page = self._error_page(status, code, message, g.get("reference", ""))
         return Response(page, status=status, mimetype="text/html")
 

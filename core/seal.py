@@ -18,6 +18,7 @@ class BadSeal(AppError):
     code = "bad_seal"
     status = 400
     public = "This link or value is not valid any more."
+    remedy = "Begin again on the page or with the call that gave the link or value."
 
 
 class Sealer:

@@ -30,6 +30,7 @@ class InvalidArguments(AppError):
     code = "invalid_arguments"
     status = 400
     public = "The arguments are not valid."
+    remedy = "Correct the argument that the sentence names; schema_get shows what the flow takes."
 
 
 @dataclass(frozen=True, slots=True)

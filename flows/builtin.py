@@ -51,6 +51,7 @@ class NoSuchFlow(FlowError):
 
     code = "unknown_flow"
     public = "There is no flow by that id. manifest_get lists them all."
+    remedy = "Take an id from manifest_get."
 
 
 class NoSuchRun(FlowError):
@@ -58,6 +59,7 @@ class NoSuchRun(FlowError):
 
     code = "unknown_run"
     public = "There is no run by that id."
+    remedy = "Take an id from traces_list; runs are forgotten when their retention is over."
 
 
 class CursorInvalid(FlowError):
@@ -65,6 +67,7 @@ class CursorInvalid(FlowError):
 
     code = "invalid_cursor"
     public = "The cursor is not valid for this list. Start again without one."
+    remedy = "Ask for the first page again, without a cursor."
 
 
 FlowId = Annotated[str, Field(min_length=1, max_length=80, description="as manifest_get lists it, e.g. orders.list")]

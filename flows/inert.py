@@ -13,6 +13,7 @@ class ResultTooLarge(FlowError):
 
     code = "result_too_large"
     public = "The result is too large. Ask for less, with a smaller limit or a narrower filter. Nothing was changed."
+    remedy = "Ask for less: a smaller limit, a narrower filter. COUNTERSIGN_RESULT_BYTES is the cap."
 
 
 def inert(result: Result, limit: int) -> dict[str, Any]:

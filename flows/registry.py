@@ -18,6 +18,7 @@ class UnknownFlow(AppError):
     code = "unknown_flow"
     status = 404
     public = "There is no flow by that id. manifest_get lists them all."
+    remedy = "Take an id from manifest_get."
 
 
 class Registry:

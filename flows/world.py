@@ -31,6 +31,7 @@ class TookTooLong(FlowError):
 
     code = "took_too_long"
     public = "The flow took too long and was stopped. Nothing was changed."
+    remedy = "Ask for less at a time; COUNTERSIGN_WRITE_DEADLINE is how long a run may take."
 
 
 @dataclass(frozen=True, slots=True)

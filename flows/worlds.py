@@ -32,6 +32,7 @@ class FactsFailed(FlowError):
 
     code = "facts_failed"
     public = "What would be confirmed could not be read. The reference finds the reason in the log."
+    remedy = "Find the reason in the log by the reference; the flow's `facts` failed."
 
 
 OUR_FAILURES = (UnseenSql, UndeclaredEffect, OutsideReach, TookTooLong, ResultTooLarge)

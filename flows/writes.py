@@ -44,6 +44,7 @@ class RequestIdConflict(AppError):
     code = "request_id_conflict"
     status = 409
     public = "This requestId was used for a call with other arguments. Use a new one for a new wish."
+    remedy = "Use a new requestId for a new wish, and the old one only to repeat the same call."
 
 
 class _NotSpent(Exception):

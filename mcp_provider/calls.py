@@ -56,7 +56,8 @@ class Calls:
                 envelope = self._confirm(principal, arguments)
             else:
                 self._door.note_refused(principal, name, UNKNOWN_TOOL)
-                raise RpcError(INVALID_PARAMS, "Unknown tool. tools/list and manifest_get name those that exist.")
+                sentence = "Unknown tool. tools/list and manifest_get name those that exist."
+                raise RpcError(INVALID_PARAMS, sentence, data={"code": UNKNOWN_TOOL})
         except InvalidArguments as error:
             if isinstance(error, Malformed):
                 self._door.note_refused(principal, name, error.code, flow)

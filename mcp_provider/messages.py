@@ -5,13 +5,33 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
+from mcp_types.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 
 from core.errors import AppError
 
 DEEPEST = 64  # levels of a message; far above any real call, far below every parser's own limit
 INT_RANGE = range(-(2**63), 2**64)  # beyond it the JSON that we write would not hold the number
 
+# The stable `code` beside the number, for errors that have none of their own (design D9).
+NAMES = {
+    PARSE_ERROR: "parse_error",
+    INVALID_REQUEST: "invalid_request",
+    METHOD_NOT_FOUND: "method_not_found",
+    INVALID_PARAMS: "invalid_params",
+    INTERNAL_ERROR: AppError.code,
+    HEADER_MISMATCH: "header_mismatch",
+    MISSING_REQUIRED_CLIENT_CAPABILITY: "missing_client_capability",
+    UNSUPPORTED_PROTOCOL_VERSION: "unsupported_protocol_version",
+}
 RequestId = int | str
 
 
@@ -26,7 +46,8 @@ class RpcError(AppError):
         super().__init__(public)
         self.rpc_code = rpc_code
         self.http_status = http_status
-        self.data = dict(data or {})
+        named = {"code": NAMES[rpc_code]} if rpc_code in NAMES else {}
+        self.data = {**named, **(data or {})}
 
 
 def invalid_request(public: str, http_status: int = 400) -> RpcError:

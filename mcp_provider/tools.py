@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from mcp_types.jsonrpc import INVALID_PARAMS
 
+from core.errors import InvalidCursor
 from core.seal import BadSeal, Sealer
 from flows.effects import Verb
 from flows.operation import Flow
@@ -84,7 +85,7 @@ class Tools:
 
 def invalid_cursor() -> RpcError:
     """Give the refusal of a cursor that we didn't hand out for this list."""
-    return RpcError(INVALID_PARAMS, "The cursor is not valid. Start again without one.")
+    return RpcError(INVALID_PARAMS, InvalidCursor.public, data={"code": InvalidCursor.code})
 
 
 def declare(flow: Flow) -> dict[str, Any]:

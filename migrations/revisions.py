@@ -25,6 +25,7 @@ class WrongRevision(AppError):
     code = "wrong_revision"
     status = 503
     public = "The database is at another revision than this program. Run `countersign db upgrade`, then start again."
+    remedy = "Run `countersign db upgrade`, then start again."
 
 
 def is_demo(flows: Sequence[str]) -> bool:

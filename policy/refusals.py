@@ -14,12 +14,14 @@ class NotYours(Forbidden):
 
     code = "not_yours"
     public = "This confirmation isn't yours to decide."
+    remedy = "Let the person decide for whom the agent asked."
 
 
 class AlreadyDecided(Conflict):
     """Somebody, perhaps another tab, was faster; `state` tells how it stands."""
 
     code = "already_decided"
+    remedy = "Open the confirmation again: it shows how it stands."
 
     def __init__(self, state: str) -> None:
         super().__init__(f"This was decided before: it is {state}. Nothing was changed now.")
@@ -32,6 +34,7 @@ class ConfirmationExpired(AppError):
     code = "confirmation_expired"
     status = 410
     public = "The time for this confirmation is over."
+    remedy = "Let the agent call again without confirmToken, which asks anew."
 
 
 class ConfirmationSpent(Conflict):
@@ -39,6 +42,7 @@ class ConfirmationSpent(Conflict):
 
     code = "confirmation_spent"
     public = "This confirmation was used by another run."
+    remedy = "Look at the run that it paid for before asking again: it may have done what you want."
 
 
 class ConfirmationChanged(Conflict):
@@ -49,6 +53,7 @@ class ConfirmationChanged(Conflict):
         f"{SENTENCE}: what was approved would do something else by now. "
         "Nothing was changed. Call without confirmToken to ask again."
     )
+    remedy = "Call again without confirmToken: the person sees what it would do now."
 
 
 def missing() -> Refusal:

@@ -30,6 +30,7 @@ class SentenceUnfilled(AppError):
 
     code = "asks_unfilled"
     public = "This call can't be described to the person who would decide on it, so it is refused."
+    remedy = "Let the flow's `asks` name only what its params and facts give."
 
 
 def plain(text: str, limit: int) -> str:

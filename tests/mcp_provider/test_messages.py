@@ -88,7 +88,7 @@ def test_an_unknown_id_is_null_or_absent() -> None:
     assert json.loads(error_message(None, error, "ref", omit_id=False)) == {
         "jsonrpc": "2.0",
         "id": None,
-        "error": {"code": -32700, "message": "No.", "data": {"reference": "ref"}},
+        "error": {"code": -32700, "message": "No.", "data": {"code": "parse_error", "reference": "ref"}},
     }
     assert "id" not in json.loads(error_message(None, error, None, omit_id=True))
     assert json.loads(error_message(1, error, None, omit_id=True))["id"] == 1
