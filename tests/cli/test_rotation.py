@@ -13,6 +13,7 @@ import pytest
 
 from cli.key_file import Key, put_in_front, read_keys, write_keys
 from core.settings import load_settings
+from tests.attacks.test_oauth_cases_consent import answer_form, code_in, filled_form, new_client, signed_in
 from tests.auth.served import Served
 from tests.journeys.shop import REFUND, proof_of
 from tests.support.browser import FormBrowser
@@ -124,6 +125,26 @@ def test_a_lost_answer_is_repeated_with_the_same_token_by_a_worker_whose_key_is_
     assert [answer.status for answer in answers] == [200] * 3
     assert len({answer.json["refresh_token"] for answer in answers}) == 1
     assert (unknown.status, unknown.json["error"]) == (400, "invalid_grant")
+
+
+@pytest.mark.db
+def test_a_consent_sent_twice_gets_the_same_code_from_a_worker_whose_key_is_another(
+    new_instance: Callable[[], Instance],
+) -> None:
+    instance = new_instance()
+    twin = Instance(instance.folder, instance.database_url)
+    with (
+        Served(instance, COUNTERSIGN_SECRET_KEYS=f"{A},{B}") as first,
+        Served(twin, COUNTERSIGN_SECRET_KEYS=f"{B},{A}", COUNTERSIGN_BASE_URL=first.base_url) as second,
+    ):
+        browser, client = signed_in(first.base_url), new_client(first.base_url)
+        fields = filled_form(browser, client)
+        answers = [answer_form(browser, fields)]
+        browser.base_url = second.address
+        answers.append(answer_form(browser, fields))
+
+        assert code_in(answers[0]) == code_in(answers[1])
+        assert client.exchange(code_in(answers[1])).status == 200
 
 
 # --- under load -------------------------------------------------------------------------------------------------------
