@@ -112,6 +112,7 @@ def open_database(app: Flask, settings: Settings) -> Database:
     if database.is_sqlite:
         event.listen(database.writing, "connect", _sqlite_writing)
         event.listen(database.writing, "begin", _begin_immediate)
+        event.listen(database.writing, "checkin", _roll_back_what_is_open)
         event.listen(database.reading, "connect", _sqlite_reading)
     else:
         event.listen(database.reading, "connect", _postgresql_reading)
@@ -159,6 +160,12 @@ def _postgresql_reading(connection: Any, _record: object) -> None:
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
     connection.execute(f"SET statement_timeout = {LONGEST_READ_MS}")
     connection.commit()
+
+
+def _roll_back_what_is_open(connection: Any, _record: object) -> None:
+    # SQLAlchemy takes a transaction whose COMMIT failed for ended. SQLite holds it, and with it the only writer lock.
+    if connection is not None and connection.in_transaction:
+        connection.rollback()
 
 
 def _begin_immediate(connection: Connection) -> None:

@@ -14,6 +14,10 @@ RESTORED_WORDS = (
     "outside since isn't known."
 )
 REAPED = "The server stopped around a call to the outside. Whether that took place isn't known; don't repeat it."
+DECLINED_THEN_STOPPED = (
+    "The call to the outside was declined, and what followed was stopped. What was done before the call has stayed; "
+    "the reference finds the reason in the log."
+)
 AFTERWARDS = (
     "What this run did before the call has stayed. If the call took place, complete by hand what should have followed; "
     "if it didn't, undo what stayed or ask again, which needs a new confirmation."

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import orjson
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from core.clock import Clock, to_us
 from core.db import Database, Work, is_busy, is_serialization_failure
@@ -21,7 +21,7 @@ from flows.envelope import Status
 from flows.marks import marks_of
 from flows.operation import Flow
 from flows.outbox import Outbox
-from flows.reconcile import may_have_acted
+from flows.reconcile import DECLINED_THEN_STOPPED, may_have_acted
 from flows.retries import NeverInOrder, Retries
 from flows.runs import Held, Runs
 from flows.steps import Answer, Steps
@@ -78,6 +78,7 @@ class _Parts:
         self.run_id = admitted.run_id
         self.declared_errors = admitted.flow.errors
         self.has_left = False
+        self.is_lost = False  # the answer to its last commit: only the database knows what stays
         self._work = work
         self._runs = runs
         self._outbox = outbox
@@ -107,7 +108,8 @@ class _Parts:
         try:
             self._work.commit()
         except DBAPIError as error:
-            self.has_left = self.has_left or not is_serialization_failure(error)  # the answer may be what was lost
+            self.is_lost = not (is_serialization_failure(error) or isinstance(error, IntegrityError))
+            self.has_left = self.has_left or self.is_lost
             raise
         self.has_left = True
         self._at("calling")
@@ -229,7 +231,7 @@ class Writes:
             if parts is None or world is None or not parts.has_left:
                 raise
             stays = world.what_stays()
-            return _after_a_call(admitted, stays, error), stays
+            return _after_a_call(admitted, stays, error), None if parts.is_lost else stays
         self._at("committed")
         return ran, None
 
@@ -296,7 +298,8 @@ def _after_a_call(admitted: Admitted, stays: Steps, error: Exception) -> Ran:
     Never refused: its confirmation is spent, and its request id must not run again.
     """
     if stays.calls and all(call.answer is Answer.DECLINED for call in stays.calls):
-        return replace(failed(admitted, error), status=Status.FAILED)
+        ran = replace(failed(admitted, error), status=Status.FAILED)
+        return ran if isinstance(error, admitted.flow.errors) else replace(ran, message=DECLINED_THEN_STOPPED)
     log.error("run %s of %s ended around a call", admitted.run_id, admitted.flow.id, exc_info=error)
     return Ran(admitted.run_id, Status.UNKNOWN, None, Status.UNKNOWN.value, may_have_acted(stays.calls))
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import ForeignKey, select, update
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from core.db import Work
 from flows import models
@@ -15,10 +16,10 @@ from flows.confine import unconfined
 from flows.effects import calls, reads, reads_outside, sends, writes
 from flows.envelope import Status
 from flows.operation import FlowError, flow
-from flows.reconcile import AFTERWARDS, how_to_reconcile
+from flows.reconcile import AFTERWARDS, DECLINED_THEN_STOPPED, how_to_reconcile
 from flows.world import World
 from flows.writes import POINTS, POINTS_OF_A_CALL
-from tests.flows.house import Counter, House, Nothing, SetClock, Value, get_counter, open_house
+from tests.flows.house import Counter, House, Nothing, Person, SetClock, Value, get_counter, open_house
 
 pytestmark = pytest.mark.db
 ADVICE = "Look for the key among the payments."
@@ -29,6 +30,16 @@ class Declined(FlowError):
 
     code = "declined"
     public = "The payment was declined."
+
+
+class Later(DeclarativeBase):
+    """What is refused at COMMIT only."""
+
+
+class Debt(Later):
+    __tablename__ = "app_debt"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    of: Mapped[int] = mapped_column(ForeignKey("app_debt.id", deferrable=True, initially="DEFERRED"))
 
 
 class Elsewhere:
@@ -200,6 +211,68 @@ def test_a_lost_answer_to_the_commit_before_the_call_calls_nothing(
     ran = house.write(paying(outside))
 
     assert (ran.status, outside.keys) == (Status.UNKNOWN, [])
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_lost_answer_leaves_the_steps_as_the_database_has_them(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    commit = Work.commit
+
+    def lost(self: Work) -> None:
+        if is_committed:
+            commit(self)
+        raise OperationalError("x", None, ConnectionError("gone"))
+
+    monkeypatch.setattr(Work, "commit", lost)
+    ran = house.write(paying(Elsewhere()))
+
+    steps = [step.verb for step in house.run(ran.run_id).steps]
+    assert (ran.status, house.counter()) == (Status.UNKNOWN, 10 if is_committed else 0)
+    assert steps == (["read", "send", "write", "call"] if is_committed else [])
+
+
+def owing(call: Callable[[World], object] = lambda _world: None) -> Any:
+    @flow(
+        id="counter.owe",
+        title="Owe",
+        effects=[writes("counter", Counter), writes("debts", Debt), calls("payments")],
+        asks="Owe",
+    )
+    def owe(_params: Nothing, world: World) -> Value:
+        """Note what the database refuses when it is committed."""
+        world.session.execute(update(Counter).values(value=10))
+        world.session.add(Debt(id=1, of=999))
+        call(world)
+        return Value(value=1)
+
+    return owe
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_what_the_database_refuses_to_commit_has_failed_and_holds_no_lock(house: House, has_call: bool) -> None:
+    Debt.metadata.create_all(house.database.writing)
+    outside = Elsewhere()
+
+    ran = house.write(owing(lambda world: world.call("payments", outside)) if has_call else owing())
+
+    assert (ran.status, outside.keys, house.counter()) == (Status.FAILED, [], 0)
+    assert house.run(ran.run_id).status == "failed"
+    assert house.write(paying(Elsewhere())).status is Status.DONE
+
+
+def test_what_is_stopped_after_a_declined_call_says_that_something_stayed(house: House) -> None:
+    def go_on(_params: Nothing, world: World) -> Value:
+        world.session.execute(update(Counter).values(value=10))
+        with suppress(Declined):
+            world.call("payments", Elsewhere(lambda: _raise(Declined())))
+        world.session.execute(select(Person)).all()
+        return Value(value=1)
+
+    ran = house.write(replace(paying(Elsewhere()), function=go_on))
+
+    assert (ran.status, ran.code, house.counter()) == (Status.FAILED, "undeclared_effect", 10)
+    assert ran.message == DECLINED_THEN_STOPPED
 
 
 def test_the_session_is_closed_to_what_is_called(house: House) -> None:
