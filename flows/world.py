@@ -17,7 +17,7 @@ from flows.confine import OutsideReach, unconfined
 from flows.effects import Verb
 from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql
 from flows.operation import FlowError
-from flows.steps import Answer, Changes, Steps
+from flows.steps import Answer, CallStep, Changes, Steps
 
 T = TypeVar("T")
 
@@ -94,8 +94,9 @@ class World:
         self._deadline = deadline  # None: a reading world
         self._parts = parts
         self._is_calling = False
-        self._breach: FlowError | None = None  # what was refused; a flow that swallows it has failed all the same
-        self._session: Session | None = None
+        # What was refused, or how a call was lost; a run whose flow swallows it doesn't end well all the same.
+        self._breach: Exception | None = None
+        self._session: _RunSession | None = None
         self._info: dict[Any, Any] = {}  # its connection's
         self._opened = ExitStack()
         self._kept: tuple[Changes, int] = ({}, 0)
@@ -137,24 +138,27 @@ class World:
 
         `key` is this call's name for the outside: send it along, so that a repetition can be recognised. `fn` runs
         without a transaction: it may use sockets and files, but no session. When it raises one of the flow's declared
-        errors the outside did nothing; when anything else ends the run from here on, the run is `unknown`, and nothing
-        is called a second time (design D5). A flow that only reads calls what it declares with `reads_outside`.
-        Raises UndeclaredEffect for any other target.
+        errors the outside did nothing. When it raises anything else, or the run ends badly from here on, the run is
+        `unknown`, and nothing is called a second time, also where the flow swallows the error (design D5). A flow that
+        only reads calls what it declares with `reads_outside`, and may do without an answer.
+        Raises UndeclaredEffect for any other target, and inside of a block that commits or rolls back by itself.
         """
         parts = self._parts
         if parts is None or self._is_calling or target not in self._limits.outside[parts.verb]:
             raise self._refusal(f"call of {target}")
+        if self._session is not None and self._session.is_in_a_block:
+            raise self._refusal(f"call of {target} inside of a transaction's block")
         self._settle()
         self.check_deadline()
         step = self.steps.add_call(parts.verb, target, parts.run_id)
-        with self._away(parts):
-            try:
-                answer = fn(step.key)
-            except parts.declared_errors:
-                step.answer = Answer.DECLINED
-                raise
-        step.answer = Answer.GIVEN
-        return answer
+        try:
+            with self._away(parts):
+                return self._answer(step, fn, parts)
+        except Exception as error:
+            is_answer = step.answer is Answer.DECLINED and isinstance(error, parts.declared_errors)
+            if parts.verb is Verb.CALL and not is_answer:
+                self._breach = self._breach or error
+            raise
 
     def what_stays(self) -> Steps:
         """Give the steps that a rollback leaves: the calls, and what was committed before the last of them."""
@@ -234,6 +238,16 @@ class World:
         """Take the session away and stop watching its connection."""
         self._opened.close()
 
+    def _answer(self, step: CallStep, fn: Callable[[str], T], parts: Parts) -> T:
+        try:
+            answer = fn(step.key)
+        except parts.declared_errors:
+            if self._breach is None:  # else it is what was refused to `fn`, by no word of the outside
+                step.answer = Answer.DECLINED
+            raise
+        step.answer = Answer.GIVEN
+        return answer
+
     def _settle(self) -> None:
         if self._breach is not None:
             raise self._breach
@@ -290,6 +304,11 @@ class _RunSession(Session):
     def __init__(self, connection: Connection, world: World) -> None:
         super().__init__(connection, join_transaction_mode="create_savepoint")
         self._world = world
+
+    @property
+    def is_in_a_block(self) -> bool:
+        """Whether a `with` of `begin` or `begin_nested` is open, which a commit in the middle of it would break."""
+        return self.in_nested_transaction() or self._trans_context_manager is not None
 
     def commit(self) -> None:
         super().commit()

@@ -261,6 +261,47 @@ def test_what_the_database_refuses_to_commit_has_failed_and_holds_no_lock(house:
     assert house.write(paying(Elsewhere())).status is Status.DONE
 
 
+def test_a_call_whose_next_part_can_not_begin_was_answered(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, parts = Work.begin, []
+
+    def busy(self: Work) -> None:
+        parts.append(1)
+        if len(parts) == 2:
+            raise OperationalError("x", None, ConnectionError("database is locked"))
+        begin(self)
+
+    monkeypatch.setattr(Work, "begin", busy)
+    ran = house.write(paying(Elsewhere()))
+
+    assert ran.status is Status.UNKNOWN
+    assert f"key {ran.run_id}-1, answered" in [step.detail for step in house.run(ran.run_id).steps]
+
+
+def test_a_lost_call_that_the_flow_swallows_is_unknown_and_nothing_is_called_again(house: House) -> None:
+    outside = Elsewhere(lambda: _raise(TimeoutError()))
+
+    def insist(_params: Nothing, world: World) -> Value:
+        for _ in range(3):
+            with suppress(Exception):
+                world.call("payments", outside)
+        return Value(value=1)
+
+    ran = house.write(replace(paying(outside), function=insist))
+
+    assert (ran.status, outside.keys) == (Status.UNKNOWN, [f"{ran.run_id}-1"])
+
+
+def test_a_read_may_do_without_an_answer(house: House) -> None:
+    def ask(_params: Nothing, world: World) -> Value:
+        with suppress(TimeoutError):
+            world.call("prices", Elsewhere(lambda: _raise(TimeoutError())))
+        return Value(value=world.session.scalars(select(Counter.value)).one())
+
+    asking = replace(get_counter, function=ask, effects=(reads("counter", Counter), reads_outside("prices")))
+
+    assert house.read(asking).status is Status.DONE
+
+
 def test_what_is_stopped_after_a_declined_call_says_that_something_stayed(house: House) -> None:
     def go_on(_params: Nothing, world: World) -> Value:
         world.session.execute(update(Counter).values(value=10))
@@ -273,6 +314,31 @@ def test_what_is_stopped_after_a_declined_call_says_that_something_stayed(house:
 
     assert (ran.status, ran.code, house.counter()) == (Status.FAILED, "undeclared_effect", 10)
     assert ran.message == DECLINED_THEN_STOPPED
+
+
+@pytest.mark.parametrize("block", ["begin", "begin_nested"])
+def test_a_call_in_the_middle_of_a_block_is_not_made(house: House, block: str) -> None:
+    outside = Elsewhere()
+
+    def enclose(_params: Nothing, world: World) -> Value:
+        with getattr(world.session, block)():
+            world.session.execute(update(Counter).values(value=10))
+            world.call("payments", outside)
+        return Value(value=1)
+
+    ran = house.write(replace(paying(outside), function=enclose))
+
+    assert (ran.status, outside.keys, house.counter()) == (Status.FAILED, [], 0)
+
+
+def test_what_is_refused_inside_of_a_call_is_no_word_of_the_outside(house: House) -> None:
+    def act(_params: Nothing, world: World) -> Value:
+        world.call("payments", lambda _key: world.session.execute(select(Counter)))
+        return Value(value=1)
+
+    ran = house.write(replace(paying(Elsewhere()), function=act, errors=(FlowError,)))
+
+    assert ran.status is Status.UNKNOWN
 
 
 def test_the_session_is_closed_to_what_is_called(house: House) -> None:
