@@ -22,6 +22,7 @@ from web.rendering import Pages
 
 PAGE = 20
 RUN_ID = re.compile(r"run_[0-9a-f]{32}")
+MESSAGE_ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 def runs_routes(
@@ -91,6 +92,8 @@ def runs_routes(
     @sessions.required
     @sessions.csrf_checked
     def send_again(run_id: str, message_id: str) -> ResponseReturnValue:
+        if not RUN_ID.fullmatch(run_id) or not MESSAGE_ID.fullmatch(message_id):
+            raise NotFound
         messages.send_again(sessions.principal(sessions.get()).caller, run_id, message_id)
         return see_other(url_for("runs.show", run_id=run_id))
 

@@ -43,6 +43,10 @@ def messages(house: House, run_id: str) -> list[str]:
     return [one.status for one in house.parts.outbox.of_run(run_id)]
 
 
+def has_left_again(house: House, run_id: str) -> bool:
+    return messages(house, run_id) in (["waiting"], ["sent"])  # the outbox thread may have been quick
+
+
 def csrf_of(page: Page) -> str:
     return next(node.attrs["value"] for node in page.all("input") if node.attrs.get("name") == "csrf")
 
@@ -61,7 +65,7 @@ def test_a_message_that_failed_says_so_and_is_sent_again_by_a_button(house: Hous
     after = alice.press(page, "Send again")
 
     assert after.url == f"/runs/{run_id}"
-    assert messages(house, run_id) == ["waiting"]
+    assert has_left_again(house, run_id)
     assert "Send again" not in after.text
 
 
@@ -78,7 +82,7 @@ def test_only_its_own_person_or_an_administrator_sends_a_message_again(house: Ho
     assert messages(house, run_id) == ["failed"]
 
     assert send_again(ada, ada.open(f"/runs/{run_id}"), run_id, message_id) == 303
-    assert messages(house, run_id) == ["waiting"]
+    assert has_left_again(house, run_id)
 
 
 def test_sending_again_takes_a_form_of_this_session_and_a_failed_message_of_this_run(
@@ -93,6 +97,8 @@ def test_sending_again_takes_a_form_of_this_session_and_a_failed_message_of_this
     assert send_again(alice, page, run_id, message.id, csrf="") == 403
     assert send_again(alice, page, run_id, "msg_" + "0" * 32) == 409
     assert send_again(alice, page, "run_" + "0" * 32, message.id) == 404
+    for run, message_id in (("%00", message.id), (run_id, "%00")):  # PostgreSQL takes no NUL
+        assert send_again(alice, page, run, message_id) == 404
     assert messages(house, run_id) == ["failed"]
 
 
