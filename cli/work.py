@@ -32,8 +32,8 @@ def command(build: Build) -> click.Command:
 def work_once(parts: Parts) -> str:
     """Do what is due; give the words to print."""
     delivered = 0
-    while count := parts.outbox.deliver_due():
-        delivered += count
+    while parts.outbox.has_due():
+        delivered += parts.outbox.deliver_due()
     return f"{delivered} messages delivered, {parts.door.end_overdue()} overdue runs and confirmations ended."
 
 

@@ -41,11 +41,12 @@ class FileMailer:
 
     def deliver(self, mail: Mail) -> None:
         """Write `<UTC time>-<message id>.eml`; a second delivery of the same message replaces the first."""
+        content = bytes(as_message(mail, self._sender))  # first: what can't be one leaves no empty file
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = f"{self._clock.now():%Y%m%dT%H%M%S}-{mail.message_id}.eml"
         handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(bytes(as_message(mail, self._sender)))
+            file.write(content)
 
 
 class SmtpMailer:

@@ -4,7 +4,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -121,10 +121,12 @@ class Outbox:
         return connection.execute(AGAIN, {"key": message_id, "of_run": run_id, "now": now}).rowcount == 1
 
     def deliver_due(self) -> int:
-        """Deliver what is due and give how many left; a message that fails is tried again later, 8 times in all."""
-        with self._database.read() as connection:
-            due = connection.execute(DUE, {"now": to_us(self._clock.now())}).all()
-        return sum(self._deliver(row) for row in due)
+        """Deliver what is due, 20 at most, and give how many left; what fails is tried again later, 8 times in all."""
+        return sum(self._deliver(row) for row in self._due())
+
+    def has_due(self) -> bool:
+        """Tell whether a message is due; one that failed isn't, until it is tried again."""
+        return bool(self._due())
 
     def start(self, *chores: Callable[[], object]) -> None:
         """Start this process's thread once; each round it delivers what is due and does the chores."""
@@ -159,6 +161,10 @@ class Outbox:
                     chore()
                 except Exception:  # nobody else sees it: said here, tried again next round
                     log.warning("a round of the outbox thread failed", exc_info=True)
+
+    def _due(self) -> Sequence[Row[Any]]:
+        with self._database.read() as connection:
+            return connection.execute(DUE, {"now": to_us(self._clock.now())}).all()
 
     def _deliver(self, row: Row[Any]) -> bool:
         """Claim one message and hand it over; False when it didn't leave, or somebody else has it."""

@@ -18,10 +18,11 @@ def instance(new_instance):
     return new_instance()
 
 
-def leave_a_message(instance, number):
+def leave_a_message(instance, number, **changes):
     """Put a message into the outbox, as a committed run does."""
     message_id = f"msg_{number:032x}"
-    payload = orjson.dumps({"to": "ada@example.test", "subject": f"Number {number}", "text": "hello"}).decode()
+    content = {"to": "ada@example.test", "subject": f"Number {number}", "text": "hello"}
+    payload = orjson.dumps(content | changes).decode()
     with contextlib.closing(sqlite3.connect(instance.folder / "countersign.db")) as database:
         database.execute(
             "INSERT INTO cs_outbox (id, run_id, target, payload, status, attempts, due_at, created_at) "
@@ -44,6 +45,17 @@ def test_work_once_delivers_what_is_due_and_ends(instance):
     assert done.stdout == "25 messages delivered, 0 overdue runs and confirmations ended.\n"
     assert delivered(instance) == wanted
     assert instance.run("work", "--once").stdout.startswith("0 messages")
+
+
+def test_a_round_of_failures_does_not_end_the_work(instance):
+    for number in range(20):  # all that one round takes
+        leave_a_message(instance, number, to="two\nlines")
+    wanted = leave_a_message(instance, 20)
+
+    done = instance.run("work", "--once")
+
+    assert done.stdout.startswith("1 messages delivered")
+    assert delivered(instance) == {wanted}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
