@@ -93,6 +93,8 @@ def _check_effects(flow: Flow) -> Iterator[Found]:
             yield FaultRule.EFFECT_TABLES, f"{effect} names no table"
         if effect.verb is Verb.SEND and effect.target not in DELIVERED:
             yield FaultRule.EFFECT_UNDELIVERED, f"nothing delivers what is sent to {effect.target}"
+        if effect.outside and not flow.only_reads:
+            yield FaultRule.EFFECT_OUTSIDE, f"{effect}: a flow that doesn't only read declares what it asks with calls"
         if not effect.target or len(effect.target) > LONGEST_TARGET:
             yield FaultRule.TARGET_FORM, f"{effect}: a target has 1 to {LONGEST_TARGET} characters"
         if flow.source is Source.FLOW and any(_is_ours(table) for table in effect.tables):

@@ -30,6 +30,7 @@ class FaultRule(StrEnum):
     SCHEMA = "schema"
     EFFECT_TABLES = "effect_tables"
     EFFECT_UNDELIVERED = "effect_undelivered"
+    EFFECT_OUTSIDE = "effect_outside"
     EFFECT_TWICE = "effect_twice"
     CASCADE = "cascade"
     TARGET_FORM = "target_form"

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from flows.effects import Effect, Verb, deletes, reads, sends, writes
+from flows.effects import Effect, Verb, deletes, reads, reads_outside, sends, writes
 from flows.faults import Fault, FaultRule, FlowFaults
 from flows.models import run
 from flows.operation import Flow, Params, Rule, Secret, Sensitive, Source
@@ -58,6 +58,12 @@ READS, WRITES = (reads("counter", Counter),), (writes("counter", Counter),)
         (get_counter, {"amount": "nothing"}, "amount_unknown", "amount names nothing"),
         (get_counter, {"effects": (reads("counter"),)}, "effect_tables", "names no table"),
         (get_counter, {"effects": READS + READS}, "effect_twice", "declared twice"),
+        (
+            add,
+            {"effects": (*add.effects, reads_outside("rates"))},
+            "effect_outside",
+            "declares what it asks with calls",
+        ),
         (get_counter, {"effects": (reads("runs", run),)}, "our_tables", "not the application's"),
         (get_counter, {"effects": (Effect(Verb.READ, "", frozenset({"t"})),)}, "target_form", "1 to 80 characters"),
         (get_counter, {"scope": "refund"}, "scope_form", "must be like"),
