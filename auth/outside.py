@@ -33,7 +33,10 @@ def fetchable_host(url: str) -> str | None:
     """
     if len(url) > LONGEST or not url.startswith("https://") or not is_plain_text(url):
         return None
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket without its other
+        return None
     if not is_plain_host(parts.netloc) or "." not in parts.netloc or not parts.path:
         return None
     if any(segment in (".", "..") for segment in re.split(r"[/\\]", unquote(parts.path))):

@@ -46,6 +46,8 @@ def test_the_address_of_a_document_is_taken(url):
         "https://0x7f.0.0.1/c",
         "https://0x7f000001/c",
         "https://[::1]/c",
+        "https://[/c",
+        "https://client.example]/c",
         "https://[::ffff:10.0.0.1]/c",
         "https://client..example/c",
         "https://client.example/a/../c",
