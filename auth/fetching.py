@@ -183,14 +183,20 @@ def _require_json(host: str, answer: http.client.HTTPResponse) -> None:
 
 def _freshness(answer: http.client.HTTPResponse) -> timedelta:
     """Give how long the text stays usable, as its host says, within our bounds (RFC 9111 4.2)."""
+    try:
+        return min(max(_life(answer), LEAST_FRESH), MOST_FRESH)
+    except OverflowError:  # a number or a year that no time has
+        return LEAST_FRESH
+
+
+def _life(answer: http.client.HTTPResponse) -> timedelta:
     control = parse_cache_control_header(answer.getheader("Cache-Control"), cls=ResponseCacheControl)
     date, expires = parse_date(answer.getheader("Date")), parse_date(answer.getheader("Expires"))
     life = timedelta()
     if control.no_store or control.no_cache:
-        return LEAST_FRESH
+        return life
     if control.max_age is not None:
         life = timedelta(seconds=min(control.max_age, MOST_FRESH.total_seconds() * 2))
     elif date is not None and expires is not None:
         life = expires - date
-    life -= parse_age(answer.getheader("Age")) or timedelta()
-    return min(max(life, LEAST_FRESH), MOST_FRESH)
+    return life - (parse_age(answer.getheader("Age")) or timedelta())

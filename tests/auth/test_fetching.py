@@ -298,6 +298,17 @@ def test_more_fetches_at_once_than_a_quarter_of_the_threads_are_told_to_come_aga
         ({"Expires": "Fri, 31 Dec 9999 23:59:59 GMT"}, 300),
         ({"Date": "Tue, 01 Dec 2026 10:00:00 GMT", "Expires": "Fri, 31 Dec 9999 23:59:59 GMT"}, 86400),
         ({"Cache_Control": "max-age=3600", "Age": "nonsense"}, 3600),
+        ({"Cache_Control": "max-age=-99999999999999999999"}, 300),
+        ({"Date": "Tue, 01 Dec 99999999999999999999 10:00:00 GMT", "Expires": "0"}, 300),
+        ({"Date": "Tue, 01 Dec 2026 10:00:00 +99999999999999999999", "Expires": "0"}, 300),
+        (
+            {
+                "Date": "Tue, 01 Dec 2026 10:00:00 GMT",
+                "Expires": "Tue, 01 Dec 2020 10:00:00 GMT",
+                "Age": "86399999999999",
+            },
+            300,
+        ),
     ],
 )
 def test_a_text_is_fresh_as_long_as_its_host_says_between_five_minutes_and_a_day(publisher, headers, seconds):
