@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from auth import documents, key_sets
 from auth.clients import Client
 from auth.documents import BadDocument, read_object
-from auth.fetched import HostRefused, Library
+from auth.fetched import Counted, HostRefused, Library
 from auth.fetching import NotFetched
 from auth.key_sets import PublicKey, keys_of_document, keys_of_set
 from auth.metadata import SIGNING_ALGORITHMS, token_endpoint
@@ -28,7 +28,7 @@ from core.settings import Settings
 
 TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LONGEST = 8192
-HOST_FACTOR = 10  # fetches of keys from one host: 50 in 15 minutes
+HOST_FACTOR = 10  # fetches of keys in vain from one host: 50 in 15 minutes
 LONGEST_JTI = 500
 SKEW = timedelta(minutes=1)  # between the client's clock and ours
 LONGEST_LIFE = timedelta(hours=1)
@@ -106,7 +106,7 @@ class Assertions:
         if client.jwks_uri is not None:
             url, read, most = client.jwks_uri, keys_of_set, key_sets.MOST_BYTES
         try:
-            yield self._library.read(url, read, most=most, counted=(_key_fetches(url),), may_be_stale=refreshing)
+            yield self._library.read(url, read, most=most, counted=_key_fetches(url), may_be_stale=refreshing)
             again = self._library.read_again(url, read, most=most)
         except (NotFetched, BadDocument, HostRefused, TooMany, Unavailable) as error:
             raise KeysUnavailable(detail=error.detail or error.public) from None
@@ -138,9 +138,11 @@ def used_assertions(now: datetime) -> Rows:
     return Rows(name="cs_replay", key=replay.c.digest, kept=2 * SKEW, over=over)
 
 
-def _key_fetches(url: str) -> Key:
-    # Apart from documents: whoever knows a client id can cause these while the keys' host is down.
-    return Key(digest_of(f"keys:{fetchable_host(url)}"), HOST_FACTOR, is_forgiven=False)
+def _key_fetches(url: str) -> Counted:
+    # Apart from documents, and good ones don't count: whoever knows a client id can cause these, and would use up
+    # what the client itself needs.
+    of_host = Key(digest_of(f"keys:{fetchable_host(url)}"), HOST_FACTOR, is_forgiven=False)
+    return Counted((of_host,), failures_alone=True)
 
 
 def _read(assertion: str) -> jws.CompactSignature:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from auth.clients import Client, client_of
 from auth.documents import MOST_BYTES, Document, parse_document
-from auth.fetched import Library
+from auth.fetched import Counted, Library
 from auth.models import DOCUMENT, client, grant
 from auth.throttle import Key
 from core.clock import Clock, to_us
@@ -44,12 +44,10 @@ class DocumentClients:
 
         Raise HostRefused, NotFetched, BadDocument, TooMany, or Unavailable.
         """
-        counted = (
-            Key(digest_of(f"documents:{operator_id}"), PERSON_FACTOR, is_forgiven=False),
-            Key(digest_of(f"documents:{document_host(client_id)}"), HOST_FACTOR, is_forgiven=False),
-        )
+        of_person = Key(digest_of(f"documents:{operator_id}"), PERSON_FACTOR, is_forgiven=False)
+        of_host = Key(digest_of(f"documents:{document_host(client_id)}"), HOST_FACTOR, is_forgiven=False)
         read = partial(parse_document, client_id)
-        return self._keep(self._library.read(client_id, read, most=MOST_BYTES, counted=counted))
+        return self._keep(self._library.read(client_id, read, most=MOST_BYTES, counted=Counted((of_person, of_host))))
 
     def _keep(self, document: Document) -> Client:
         """Store what the document says now.

@@ -1,6 +1,7 @@
 """What was fetched of clients, kept as long as its host says, for all workers (checklist G9)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -34,6 +35,14 @@ class HostRefused(Forbidden):
     remedy = "Whoever runs this server decides: COUNTERSIGN_CIMD_ALLOWED_HOSTS and COUNTERSIGN_CIMD_DENIED_HOSTS."
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The keys of the throttle under which a fetch counts: each one, or those alone that gave nothing of use."""
+
+    keys: tuple[Key, ...]
+    failures_alone: bool = False
+
+
 class Library:
     """Gives what a client publishes, fetched only when the kept text is too old.
 
@@ -58,8 +67,8 @@ class Library:
             return False
         return not self._allowed or is_listed(host, self._allowed)
 
-    def read(self, url: str, read: Read[T], *, most: int, counted: tuple[Key, ...], may_be_stale: bool = False) -> T:
-        """Give what `read` makes of the text at `url`; each fetch counts under `counted`.
+    def read(self, url: str, read: Read[T], *, most: int, counted: Counted, may_be_stale: bool = False) -> T:
+        """Give what `read` makes of the text at `url`; each fetch that was made counts, as `counted` says.
 
         Raise HostRefused, NotFetched, TooMany, Unavailable, or what `read` raises. With `may_be_stale`, a kept text
         serves for another day while no other can be had.
@@ -71,8 +80,7 @@ class Library:
         if row is not None and row.fresh_until > now:
             return read(row.body.encode())
         try:
-            self._throttle.begin(*counted)
-            return self._fetch(url, read, most)
+            return self._fetch_counted(url, read, most, counted)
         except (NotFetched, TooMany, Unavailable):
             if may_be_stale and row is not None and row.fresh_until + STALE // timedelta(microseconds=1) > now:
                 return read(row.body.encode())
@@ -92,6 +100,17 @@ class Library:
             return self._fetch(url, read, most)
         except (NotFetched, Unavailable):
             return None
+
+    def _fetch_counted(self, url: str, read: Read[T], most: int, counted: Counted) -> T:
+        one = self._throttle.begin(*counted.keys)
+        try:
+            value = self._fetch(url, read, most)
+        except Unavailable:  # nothing was called
+            self._throttle.forget(one)
+            raise
+        if counted.failures_alone:
+            self._throttle.succeeded(one)
+        return value
 
     def _fetch(self, url: str, read: Read[T], most: int) -> T:
         one = self._fetcher.fetch(url, most=most)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
+from auth.fetching import Fetcher
+from core.errors import Unavailable
 from tests.auth.served import Served
 from tests.support.browser import FormBrowser
 from tests.support.oauth import RawOAuth, mcp_for
@@ -64,6 +66,13 @@ def rows(served: Served, statement: str) -> list[Any]:
         found = connection.execute(text(statement)).all()
     engine.dispose()
     return [tuple(row) for row in found]
+
+
+def raising(error: type[Exception]) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
 def tokens_for(served: Served, browser: FormBrowser, client: RawOAuth, **replaced: str | None) -> RawAnswer:
@@ -370,6 +379,35 @@ def test_what_is_wrong_but_for_the_signature_costs_no_fetch(served, publisher, k
 
     assert publisher.asked == [URL]
     assert client.exchange(code, **assertion(served, key)).status == 200
+
+
+def test_a_stranger_can_not_use_up_the_fetches_of_a_clients_keys(served, publisher, key, signing, monkeypatch):
+    monkeypatch.setattr("auth.assertions.HOST_FACTOR", 1)
+    client, _ = signing
+    asked = len(publisher.asked)
+    for _ in range(17):  # 15 in two hours would be too many
+        served.clock.move(minutes=6)
+        assert client.exchange("cs_ac_x", **assertion(served, new_key(kid="x"))).status == 401
+    good = len(publisher.asked) - asked
+    served.clock.move(minutes=6)
+    with monkeypatch.context() as while_all_places_are_taken:
+        while_all_places_are_taken.setattr(Fetcher, "fetch", raising(Unavailable))
+        busy = {client.exchange("cs_ac_x", **assertion(served, key)).status for _ in range(6)}
+
+    assert (good, busy) == (17, {503})
+    assert tokens_for(served, browser_of(served), client, **assertion(served, key)).status == 200
+
+
+def test_fetches_of_keys_in_vain_are_counted(served, publisher, key, signing, monkeypatch):
+    monkeypatch.setattr("auth.assertions.HOST_FACTOR", 1)
+    client, _ = signing
+    publisher.publish(KEYS, {}, status="500 Down")
+    served.clock.move(minutes=6)
+    asked = len(publisher.asked)
+    statuses = {client.exchange("cs_ac_x", **assertion(served, key)).status for _ in range(8)}
+
+    assert statuses == {503}
+    assert len(publisher.asked) == asked + 5
 
 
 def test_a_key_that_was_changed_is_fetched_once_and_not_more_often_than_every_minute(served, publisher, key, signing):
