@@ -104,6 +104,7 @@ def test_the_server_says_what_it_takes(server):
 def test_the_official_client_connects_by_its_document(server, browser, publisher):
     url = "https://client.example/official.json"
     publisher.publish_client(url, client_name="Official", redirect_uris=["http://127.0.0.1/callback"])
+    before = len(publisher.asked)  # the same publisher serves the tests of both databases
     with connect(server.mcp_url, browser, client_url=url) as agent:
         found = agent.call("orders_list", {"status": "paid"})
         registered_as = agent.storage.client_info.client_id
@@ -111,7 +112,7 @@ def test_the_official_client_connects_by_its_document(server, browser, publisher
 
     assert not found.is_error
     assert registered_as == url
-    assert publisher.asked.count(url) == 1  # for two workers, several pages and the token endpoint
+    assert publisher.asked[before:] == [url]  # once for two workers, several pages and the token endpoint
     assert "described at client.example" in page.text
 
 
@@ -124,6 +125,7 @@ def test_the_official_client_connects_by_its_document(server, browser, publisher
         "https://localhost/c",
         "https://127.0.0.1/c",
         "https://[::1]/c",
+        "https://[/c",
         "https://[::ffff:169.254.169.254]/c",
         "https://169.254.169.254/latest/meta-data",
         "https://2852039166/c",
