@@ -116,6 +116,11 @@ class Flow:
         return any(effect.verb is Verb.DELETE for effect in self.effects)
 
     @property
+    def calls_outside(self) -> bool:
+        """Whether a call is among the declared effects."""
+        return any(effect.verb is Verb.CALL for effect in self.effects)
+
+    @property
     def tool_name(self) -> str:
         """The name of its MCP tool."""
         return self.id.replace(".", "_")

@@ -41,9 +41,12 @@ class Retries:
         self._pause = pause
         self._turns: dict[str, threading.Lock] = {}
 
-    def until_done(self, name: str, within: timedelta, work: Callable[[], T]) -> T:
-        """Give what `work` gives; raises NeverInOrder after 10 tries or when the time is over."""
-        turn = self._turns.setdefault(name, threading.Lock())
+    def until_done(self, name: str | None, within: timedelta, work: Callable[[], T]) -> T:
+        """Give what `work` gives; raises NeverInOrder after 10 tries or when the time is over.
+
+        Without a name nobody waits for a turn: for work that may wait for somebody outside.
+        """
+        turn = threading.Lock() if name is None else self._turns.setdefault(name, threading.Lock())
         until = self._clock.now() + within
         if turn.acquire(timeout=self._left(until)):  # wait for a second try, then let everybody pass
             turn.release()

@@ -196,8 +196,9 @@ class Writes:
     def _worked(self, admitted: Admitted, spend: Spend, recheck: Recheck, record: Record) -> tuple[Ran, Steps | None]:
         """Work until it is done, failed or refused; give the outcome and the steps that stay though it isn't done."""
         try:
+            turn = None if admitted.flow.calls_outside else admitted.flow.id
             return self._retries.until_done(
-                admitted.flow.id, self._settings.write_deadline, lambda: self._work(admitted, spend, recheck, record)
+                turn, self._settings.write_deadline, lambda: self._work(admitted, spend, recheck, record)
             )
         except _NotSpent as error:
             return refused(admitted.run_id, error.refusal), None

@@ -1,5 +1,6 @@
 """Work that can't be put in order is done again, for a while."""
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -78,3 +79,20 @@ def test_no_time_left_is_the_end() -> None:
     with pytest.raises(NeverInOrder):
         Retries(clock, lambda _: None).until_done("a", SECONDS, late)
     assert len(tries) == 1
+
+
+def test_a_second_try_without_a_name_keeps_nobody_waiting() -> None:
+    retries, passed = Retries(SetClock(), lambda _longest: None), threading.Event()
+    tries: list[int] = []
+
+    def calling() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise conflict()
+        other = threading.Thread(target=lambda: retries.until_done(None, SECONDS, passed.set))
+        other.start()
+        assert passed.wait(2)
+        other.join()
+        return "done"
+
+    assert retries.until_done(None, SECONDS, calling) == "done"
