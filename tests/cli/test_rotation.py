@@ -273,6 +273,7 @@ def test_rotated_under_load_no_call_fails_and_nobody_is_signed_out(
 
     jobs = (reading, sessions_of_the_old_era, paging, refreshing, looking_at_pages, signing_in_later, writing)
     old = load_settings(server.instance.environment()).secret_keys
+    wait_until("runs for a second page", lambda: "nextCursor" in agent.call("traces_list", {"limit": 1}).data)
     with under_load(*jobs) as load:
         load.go_round(len(jobs))
         server.instance.run("secrets", "rotate")
