@@ -29,6 +29,7 @@ MAY_CATCH_EVERYTHING = {
     "mcp_provider/endpoint.py",
     "flows/engine.py",
     "flows/writes.py",
+    "flows/world.py",  # notes how a call was lost, and raises it again
     "flows/worlds.py",
     "flows/outbox.py",
     "flows/loading.py",  # an application's module may raise anything while it is imported
