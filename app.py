@@ -17,6 +17,7 @@ from auth.client_auth import ClientAuthentication
 from auth.clients import Clients
 from auth.consent import Consents
 from auth.document_clients import DocumentClients
+from auth.events import ClientEvents
 from auth.fetched import Library
 from auth.fetching import Fetcher
 from auth.grants import Connections
@@ -97,6 +98,7 @@ class Parts:
     bearer: Bearer
     local: LocalIdentities
     connections: Connections
+    events: ClientEvents
 
 
 def create_app(
@@ -150,16 +152,19 @@ def build(
     operators = Operators(database, ids, clock, Passwords(settings.argon2), audit)
     throttle = Throttle(database, ids, clock, settings.retention)
     sessions = Sessions(database=database, ids=ids, clock=clock, sealer=sealer, scopes=scopes, settings=settings)
-    clients = Clients(database, ids, clock, audit, settings.retention)
+    events = ClientEvents(database, ids, clock, settings.retention)
+    clients = Clients(database=database, ids=ids, clock=clock, audit=audit, events=events, retention=settings.retention)
     library = Library(
         database=database, fetcher=fetcher or Fetcher(), throttle=throttle, clock=clock, settings=settings
     )
     authentication = ClientAuthentication(
         clients,
-        DocumentClients(database=database, library=library, clock=clock, audit=audit),
+        DocumentClients(database=database, library=library, clock=clock, audit=audit, events=events),
         Assertions(database=database, library=library, clock=clock, settings=settings),
     )
-    tokens = Tokens(database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit)
+    tokens = Tokens(
+        database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit, events=events
+    )
     return Parts(
         flask=flask,
         settings=settings,
@@ -185,7 +190,7 @@ def build(
         tokens=tokens,
         consents=Consents(
             database=database, ids=ids, clock=clock, sealer=sealer,
-            clients=clients, scopes=scopes, settings=settings, audit=audit,
+            clients=clients, scopes=scopes, settings=settings, audit=audit, events=events,
         ),
         server=Server(authentication=authentication, tokens=tokens, scopes=scopes, settings=settings, clock=clock),
         bearer=Bearer(database, scopes, clock, settings),
@@ -193,6 +198,7 @@ def build(
             database=database, ids=ids, clock=clock, operators=operators, scopes=scopes, settings=settings, audit=audit
         ),
         connections=Connections(database, clock, scopes, audit),
+        events=events,
     )  # fmt: skip
 
 
@@ -264,6 +270,7 @@ def _auth(parts: Parts) -> Blueprint:
         server=parts.server,
         scopes=parts.scopes,
         audit=parts.audit,
+        events=parts.events,
     )
 
 

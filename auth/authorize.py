@@ -46,14 +46,17 @@ class Asked:
     code_challenge: str
     resource: str
     silent: bool  # prompt=none: the client wants no page
+    must_show: bool  # prompt=consent or login: it wants one (OpenID Connect Core 3.1.2.1, which clients of OAuth use)
 
 
 class SendBack(Exception):
     """The error belongs to the client, whose address is proven; `location` takes it there."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, code: str, sentence: str) -> None:
         super().__init__("authorization error")
         self.location = location
+        self.code = code
+        self.sentence = sentence
 
 
 class SignInFirst(Exception):
@@ -79,7 +82,9 @@ def read_authorization(server: Server, given: MultiDict[str, str], operator_id: 
         _check_rest(server, given)
     except OAuth2Error as error:
         description = error.get_error_description() or ""
-        raise SendBack(refusal(server, redirect_uri, error.error, description, state)) from None
+        location = refusal(server, redirect_uri, error.error, description, state)
+        raise SendBack(location, error.error, description) from None
+    prompts = given.get("prompt", "").split()
     return Asked(
         client=client,
         redirect_uri=redirect_uri,
@@ -87,7 +92,8 @@ def read_authorization(server: Server, given: MultiDict[str, str], operator_id: 
         state=state,
         code_challenge=given["code_challenge"],
         resource=server.settings.resource,
-        silent="none" in given.get("prompt", "").split(),
+        silent="none" in prompts,
+        must_show=not {"consent", "login", "select_account"}.isdisjoint(prompts),
     )
 
 

@@ -5,7 +5,7 @@ import binascii
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
+from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError, OAuth2Error
 from werkzeug.datastructures import MultiDict
 
 from auth.assertions import TYPE, Assertions, BadAssertion, subject_of
@@ -71,6 +71,14 @@ class ClientAuthentication:
             self.assertions.check(client, assertion, refreshing=refreshing)
         except BadAssertion as error:
             raise UnknownClient(str(error)) from None
+
+
+def claimed_client_id(form: MultiDict[str, str], authorization: str | None) -> str:
+    """Give the client id that a request says, proven by nothing; empty when it says none."""
+    try:
+        return _credentials(form, authorization).client_id
+    except OAuth2Error:
+        return form.get("client_id", "")
 
 
 def _check_public(client: Client, given: Credentials) -> None:

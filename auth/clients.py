@@ -10,6 +10,7 @@ import orjson
 from authlib.oauth2.rfc6749 import ClientMixin
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
+from auth.events import ClientEvents, Step
 from auth.metadata import PRIVATE_KEY_JWT
 from auth.models import ADDED, REGISTERED, client, grant, login_event
 from auth.purge import UNUSED, tries, unused_clients
@@ -48,6 +49,8 @@ class Client(ClientMixin):  # type: ignore[misc] # Authlib has no types
     methods: tuple[str, ...] = ()  # by which it may prove itself, the preferred one first
     signing_algorithm: str | None = None  # the only one it uses; None for either
     jwks_uri: str | None = None  # where its keys are; None for inside its document
+    changed_at: datetime | None = None  # when its document last said something else
+    uses_device: bool = False  # whether an administrator lets it use the device grant
 
     def __repr__(self) -> str:
         return f"Client({self.id})"
@@ -107,11 +110,21 @@ class Registered:
 class Clients:
     """Keeps the clients; a removed one is unknown at once, and so are its tokens."""
 
-    def __init__(self, database: Database, ids: Ids, clock: Clock, audit: Audit, retention: Retention) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        ids: Ids,
+        clock: Clock,
+        audit: Audit,
+        events: ClientEvents,
+        retention: Retention,
+    ) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
         self._audit = audit
+        self._events = events
         self._retention = retention
 
     def find(self, client_id: str) -> Client | None:
@@ -143,6 +156,7 @@ class Clients:
             self._require_no_flood(connection)
             connection.execute(insert(client), row)
             self._audit.write(connection, self._audit.row("client.registered", client_id=row["id"]))
+            self._events.write(connection, row["id"], Step.REGISTER, "It registered itself.")
         return Registered(client_of(row), secret, wanted.metadata())
 
     def add(self, wanted: Registration) -> Registered:
@@ -151,6 +165,7 @@ class Clients:
         with self._database.write() as connection:
             connection.execute(insert(client), row)
             self._audit.write(connection, self._audit.row("client.added", client_id=row["id"]))
+            self._events.write(connection, row["id"], Step.REGISTER, "An administrator added it.")
         return Registered(client_of(row), secret, wanted.metadata())
 
     def remove(self, client_id: str) -> None:
@@ -166,6 +181,7 @@ class Clients:
                 update(grant).where(grant.c.client_id == client_id, grant.c.revoked_at.is_(None)).values(revoked_at=now)
             )
             self._audit.write(connection, self._audit.row("client.removed", client_id=client_id))
+            self._events.write(connection, client_id, Step.REVOKE, "An administrator removed it; its access ended.")
 
     def _count_address(self, connection: Connection, key: Key, client_id: str) -> None:
         # The try has the id of its client, which tells whether anybody has used it.
@@ -196,6 +212,8 @@ class Clients:
             "redirect_uris": orjson.dumps(wanted.redirect_uris).decode(),
             "registration": orjson.dumps(wanted.metadata()).decode(),
             "created_at": to_us(self._clock.now()),
+            "changed_at": None,
+            "device": False,
         }
         return secret, row
 
@@ -219,4 +237,6 @@ def client_of(row: Any) -> Client:
         methods=tuple(registration.get("methods", (row["auth_method"],))),
         signing_algorithm=registration.get("token_endpoint_auth_signing_alg"),
         jwks_uri=registration.get("jwks_uri"),
+        changed_at=None if row["changed_at"] is None else from_us(row["changed_at"]),
+        uses_device=bool(row["device"]),
     )

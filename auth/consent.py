@@ -11,9 +11,11 @@ from sqlalchemy import Connection, insert, select, update
 
 from auth.authorize import Asked, answer_location
 from auth.clients import Client, Clients
-from auth.grants import granted_before
-from auth.models import auth_code, authorization_request, grant
+from auth.events import ClientEvents, Step
+from auth.grants import covers, granted_before
+from auth.models import ADDED, DOCUMENT, auth_code, authorization_request, grant
 from auth.purge import authorization_requests, codes
+from auth.redirects import CUSTOM, is_loopback_uri, shown_host
 from auth.sessions import SignedIn, require_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
@@ -95,6 +97,7 @@ class Consents:
         scopes: Scopes,
         settings: Settings,
         audit: Audit,
+        events: ClientEvents,
     ) -> None:
         self._database = database
         self._ids = ids
@@ -104,6 +107,7 @@ class Consents:
         self._scopes = scopes
         self._settings = settings
         self._audit = audit
+        self._events = events
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -125,6 +129,8 @@ class Consents:
         with self._database.write() as connection:
             take_some(connection, authorization_requests(now, self._settings.retention.requests))
             connection.execute(insert(authorization_request), row)
+            said = {"operator_id": signed_in.operator_id}
+            self._events.write(connection, asked.client.id, Step.AUTHORIZE, "The request was good.", **said)
         return _request(row)
 
     def find(self, request_id: str) -> ConsentRequest | None:
@@ -145,6 +151,33 @@ class Consents:
         with self._database.read() as connection:
             before = granted_before(connection, signed_in.operator_id, asked.client_id, to_us(self._clock.now()))
         return frozenset((*self._scopes.read_scopes, *asked.scopes, *before))
+
+    def remembered(self, signed_in: SignedIn, asked: Asked) -> tuple[str, ...] | None:
+        """Give the rights of a request that this person has agreed to before, so that the page may be left out.
+
+        Only while a connection stands that has all of them, for the same resource, made on the same redirect host and
+        since the client last changed; never for a program on the person's machine, where any other could listen, nor
+        for one that registered itself, whose name anybody can take (checklist C4, S18). None: the page is shown.
+        """
+        is_local = is_loopback_uri(asked.redirect_uri) or asked.redirect_uri in CUSTOM
+        if asked.client.kind not in (ADDED, DOCUMENT) or is_local or asked.must_show:
+            return None
+        try:
+            wanted = self._chosen(signed_in, asked.scopes or self._scopes.read_scopes)
+        except NothingTicked:
+            return None
+        with self._database.read() as connection:
+            found = covers(
+                connection,
+                wanted,
+                operator_id=signed_in.operator_id,
+                client_id=asked.client.id,
+                redirect_host=shown_host(asked.redirect_uri),
+                resource=asked.resource,
+                since=asked.client.changed_at or asked.client.created_at,
+                now=self._clock.now(),
+            )
+        return wanted if found else None
 
     # --- answering ------------------------------------------------------------------------------------------------
 
@@ -180,6 +213,8 @@ class Consents:
             if first.rowcount:
                 fields: dict[str, Any] = {"operator_id": asked.operator_id, "client_id": asked.client_id}
                 self._audit.write(connection, self._audit.row("grant.denied", **fields))
+                said = {"code": "access_denied", "operator_id": asked.operator_id}
+                self._events.write(connection, asked.client_id, Step.CONSENT, "The person did not agree.", **said)
         answer = {"error": "access_denied", "error_description": "The person did not agree."}
         return answer_location(self._settings.issuer, asked.redirect_uri, asked.state, answer)
 
@@ -207,8 +242,15 @@ class Consents:
         grant_id = self._ids.new("gr")
         code = self._codes(row["id"], grant_id)[0]
         owner: dict[str, Any] = {"operator_id": row["operator_id"], "client_id": row["client_id"]}
-        granted = {"id": grant_id, "scopes": " ".join(chosen), "resource": row["resource"], "version": 1}
-        connection.execute(insert(grant), {**granted, **owner, "created_at": to_us(now)})
+        granted = {
+            "id": grant_id,
+            "scopes": " ".join(chosen),
+            "resource": row["resource"],
+            "version": 1,
+            "created_at": to_us(now),
+            "redirect_host": shown_host(row["redirect_uri"]),
+        }
+        connection.execute(insert(grant), granted | owner)
         one_code = {
             "digest": digest_of(code),
             "grant_id": grant_id,
@@ -224,6 +266,8 @@ class Consents:
         connection.execute(answered.values(decision="allow", grant_id=grant_id))
         made = self._audit.row("grant.made", grant_id=grant_id, detail={"scopes": list(chosen)}, **owner)
         self._audit.write(connection, made)
+        said = {"operator_id": row["operator_id"], "grant_id": grant_id}
+        self._events.write(connection, row["client_id"], Step.CONSENT, "The person agreed; a code was given.", **said)
         return code
 
     def _codes(self, request_id: str, grant_id: str) -> list[str]:

@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from auth.clients import Client, client_of
 from auth.documents import MOST_BYTES, Document, parse_document
+from auth.events import ClientEvents, Step
 from auth.fetched import Counted, Library
 from auth.models import DOCUMENT, client, grant
 from auth.throttle import Key
@@ -23,17 +24,21 @@ from policy.audit import Audit
 HOST_FACTOR = 40  # fetches from one host, for all people together: 200 in 15 minutes
 PERSON_FACTOR = 4  # fetches for one person: 20 in 15 minutes, however many client ids
 UNUSED_KEPT = timedelta(days=30)
+SENTENCES = {"client.registered": "Its document was read.", "client.changed": "Its document said something else."}
 SCHEME = "https://"  # no id that this server makes begins so (checklist G2)
 
 
 class DocumentClients:
     """Gives the clients that documents describe, each as its document stands there now."""
 
-    def __init__(self, *, database: Database, library: Library, clock: Clock, audit: Audit) -> None:
+    def __init__(
+        self, *, database: Database, library: Library, clock: Clock, audit: Audit, events: ClientEvents
+    ) -> None:
         self._database = database
         self._library = library
         self._clock = clock
         self._audit = audit
+        self._events = events
 
     def is_allowed(self, client_id: str) -> bool:
         """Tell whether a document could stand at this id, on a host that the settings allow."""
@@ -62,8 +67,9 @@ class DocumentClients:
         changed = [name for name, value in said.items() if row is None or row[name] != value]
         if row is not None and not changed and not is_new:
             return client_of(row)
-        if row is None or is_new:
-            said |= {"created_at": to_us(self._clock.now()), "removed_at": None}
+        now = to_us(self._clock.now())
+        begins = {"created_at": now, "removed_at": None, "changed_at": None, "device": False}
+        said |= begins if is_new else {"changed_at": now}
         self._store(document.url, said, "client.registered" if is_new else "client.changed", changed)
         return client_of({"id": document.url, "kind": DOCUMENT, "secret_digest": None, **dict(row or {}), **said})
 
@@ -77,6 +83,7 @@ class DocumentClients:
             stored = dialect.insert(client).values(new).on_conflict_do_update(index_elements=["id"], set_=said)
             connection.execute(stored)
             self._audit.write(connection, self._audit.row(event, client_id=client_id, detail={"changed": changed}))
+            self._events.write(connection, client_id, Step.REGISTER, SENTENCES[event])
 
 
 def unused_documents(now: datetime) -> Rows:

@@ -1,4 +1,4 @@
-"""The two grants: a code or a refresh token becomes tokens, once (RFC 6749 4.1 and 6; cases C23, C24)."""
+"""Codes and refresh tokens become tokens, once (RFC 6749 4.1 and 6; cases C23, C24)."""
 
 from datetime import timedelta
 from typing import Any
@@ -51,16 +51,26 @@ class CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
         raise Reused(code.grant_id, "code_reused")
 
     def query_authorization_code(self, code: str, client: Client) -> StoredCode | None:
-        """Read only; the code is spent where its tokens are saved."""
-        self.presented = self.server.tokens.find_code(code, client.id)
-        if self.presented is not None and self.presented.resource != self.server.settings.resource:
-            return None  # made under another base URL: its token would be refused at /mcp
-        return self.presented
+        """Read only; the code is spent where its tokens are saved. Raise Reused when another client has a used one."""
+        found: StoredCode | None = self.server.tokens.find_code(code)
+        if found is None or found.resource != self.server.settings.resource:
+            return None  # also when made under another base URL: its token would be refused at /mcp
+        if found.client_id != client.id:
+            if found.used_at is not None:
+                raise Reused(found.grant_id, "code_reused")
+            return None  # and its owner may still use it (case C23 d)
+        self.presented = found
+        return found
 
     def authenticate_user(self, authorization_code: StoredCode) -> str:
         """Give the operator, whose account `find_code` found alive."""
         self.request.role = authorization_code.role
         return authorization_code.operator_id
+
+    def save_token(self, token: TokenAnswer) -> None:
+        """Spend the code and store what it gives, in one transaction."""
+        self.server.tokens.redeem(self.request.authorization_code, token)
+        self.server.tell_effective(token, self.request.role)
 
     def delete_authorization_code(self, authorization_code: StoredCode) -> None:
         """Do nothing: a used code is kept, so that its second use is noticed."""
@@ -92,6 +102,15 @@ class RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
         answer: TokenAnswer = self.generate_token(user=user, scope=scope, include_refresh_token=False)
         self.request.narrowed_to = None if wanted is None else scope
         return answer
+
+    def save_token(self, token: TokenAnswer) -> None:
+        """Replace the refresh token and store what it gives, in one transaction."""
+        request = self.request
+        given = request.form["refresh_token"], token["access_token"], request.narrowed_to, request.address
+        rotated = self.server.tokens.rotate(request.refresh_token, *given)
+        token |= {"access_token": rotated.access_token, "refresh_token": rotated.refresh_token}
+        token["expires_in"] = rotated.expires_in
+        self.server.tell_effective(token, request.role)
 
     def revoke_old_credential(self, refresh_token: StoredRefresh) -> None:
         """Do nothing: `rotate` marked it in the transaction that stored its successor."""

@@ -186,3 +186,26 @@ def granted_before(connection: DatabaseConnection, operator_id: str, client_id: 
     mine = select(grant.c.scopes).where(grant.c.operator_id == operator_id, grant.c.client_id == client_id)
     rows = connection.execute(mine.where(*usable(now))).scalars().all()
     return frozenset(scope for scopes in rows for scope in scopes.split())
+
+
+def covers(
+    connection: DatabaseConnection,
+    scopes: Iterable[str],
+    *,
+    operator_id: str,
+    client_id: str,
+    redirect_host: str,
+    resource: str,
+    since: datetime,
+    now: datetime,
+) -> bool:
+    """Tell whether one usable grant of exactly this kind, made after `since`, has every one of `scopes`."""
+    same = select(grant.c.scopes).where(
+        grant.c.operator_id == operator_id,
+        grant.c.client_id == client_id,
+        grant.c.redirect_host == redirect_host,
+        grant.c.resource == resource,
+        grant.c.created_at > to_us(since),
+    )
+    rows = connection.execute(same.where(*usable(to_us(now)))).scalars().all()
+    return any(set(scopes) <= set(held.split()) for held in rows)

@@ -53,6 +53,6 @@ def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
         "revocation_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
         "revocation_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
         "code_challenge_methods_supported": ["S256"],
-        "authorization_response_iss_parameter_supported": True,
+        "authorization_response_iss_parameter_supported": settings.advertise_iss,
         "client_id_metadata_document_supported": settings.cimd,
     }

@@ -1,11 +1,12 @@
 """The tables of people, their sessions, clients, grants and tokens. Times in microseconds; secrets as digests."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Text, false
 
 from core.db import db
 
 REGISTERED, LOCAL = "registered", "local"  # kinds of clients
 DOCUMENT, ADDED = "document", "added"
+PERSON, MACHINE = "person", "machine"  # kinds of operators; a machine has no password and no session
 
 operator = db.Table(
     "cs_operator",
@@ -16,6 +17,7 @@ operator = db.Table(
     Column("must_change", Boolean, nullable=False),  # the first password is replaced at the first sign-in
     Column("created_at", BigInteger, nullable=False),
     Column("disabled_at", BigInteger),
+    Column("kind", String(8), nullable=False, server_default=PERSON),
 )
 
 session = db.Table(
@@ -50,6 +52,8 @@ client = db.Table(
     Column("registration", Text, nullable=False),  # JSON: the metadata as registered, without nulls
     Column("created_at", BigInteger, nullable=False, index=True),
     Column("removed_at", BigInteger),
+    Column("changed_at", BigInteger),  # when its document last said something else
+    Column("device", Boolean, nullable=False, server_default=false()),  # whether it may use the device grant
 )
 
 grant = db.Table(
@@ -63,6 +67,7 @@ grant = db.Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
+    Column("redirect_host", Text),  # where the answer of its consent went; None when nobody was sent anywhere
     Index("ix_cs_grant_operator", "operator_id", "client_id"),
 )
 
@@ -104,6 +109,7 @@ token = db.Table(
     Column("issued_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("rotated_at", BigInteger),  # refresh tokens: when the successor was given
+    Column("rotated_by", String(64)),  # and the digest of the network address that got it
     Column("revoked_at", BigInteger),
 )
 
@@ -120,4 +126,35 @@ replay = db.Table(
     "cs_replay",
     Column("digest", String(64), primary_key=True),  # of the client and the jti of an assertion that was used
     Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+device = db.Table(
+    "cs_device",
+    Column("digest", String(64), primary_key=True),  # of the device code
+    Column("user_code", String(64), nullable=False, unique=True),  # digest of what the person types
+    Column("client_id", String(255), nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("interval", Integer, nullable=False),  # seconds between two polls, longer after each that came too soon
+    Column("polled_at", BigInteger),
+    Column("decision", String(8)),  # allow | deny
+    Column("operator_id", String(40)),  # who decided
+    Column("grant_id", String(40)),
+    Column("used_at", BigInteger),
+)
+
+client_event = db.Table(
+    "cs_client_event",
+    Column("id", String(40), primary_key=True),
+    Column("client_id", String(255), nullable=False),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("step", String(24), nullable=False),  # auth/events.py
+    Column("code", String(64)),  # of the failure; None when the step went well
+    Column("sentence", Text, nullable=False),
+    Column("operator_id", String(40)),
+    Column("grant_id", String(40)),
+    Column("reference", String(40)),
+    Index("ix_cs_client_event_client", "client_id", "id"),
 )

@@ -9,9 +9,11 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy.exc import OperationalError
 
 from auth.authorize import Asked, SendBack, SignInFirst, read_authorization, refusal
+from auth.client_auth import claimed_client_id
 from auth.clients import Clients
 from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
-from auth.document_clients import document_host
+from auth.document_clients import document_host, is_document_id
+from auth.events import ClientEvents, Step
 from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
 from auth.models import ADDED
 from auth.proofs import Proofs
@@ -21,7 +23,7 @@ from auth.server import Server
 from auth.sessions import Sessions, SignedIn, return_path, see_other
 from core.clock import to_us
 from core.db import is_busy
-from core.errors import CsrfFailed, NotFound, NotSignedIn, ProofFailed, TooMany
+from core.errors import AppError, CsrfFailed, NotFound, NotSignedIn, ProofFailed, TooMany
 from core.http import json_answer, json_error, preflight, with_cors
 from core.settings import Settings, is_loopback
 from policy.scopes import Scopes
@@ -30,7 +32,9 @@ SHORT_CACHE = "public, max-age=300"
 Answer = Callable[[], ResponseReturnValue]
 
 
-def add_machine_endpoints(bp: Blueprint, *, server: Server, clients: Clients, scopes: Scopes) -> None:
+def add_machine_endpoints(
+    bp: Blueprint, *, server: Server, clients: Clients, scopes: Scopes, events: ClientEvents
+) -> None:
     """Serve token, registration and revocation, each with its 2025-03-26 alias where there is one (design D14)."""
 
     def register() -> Response:
@@ -42,12 +46,13 @@ def add_machine_endpoints(bp: Blueprint, *, server: Server, clients: Clients, sc
             body |= {"client_secret": made.secret, "client_secret_expires_at": 0}
         return with_cors(json_answer({**body, **made.metadata}, status=201))
 
+    token = _noted(events, _token_step, server.token_answer)
     endpoints: tuple[tuple[str, Answer], ...] = (
-        ("/oauth/token", server.token_answer),
-        ("/token", server.token_answer),
+        ("/oauth/token", token),
+        ("/token", token),
         ("/oauth/register", register),
         ("/register", register),
-        ("/oauth/revoke", server.revocation_answer),
+        ("/oauth/revoke", _noted(events, lambda: Step.REVOKE, server.revocation_answer)),
     )
     for path, answer in endpoints:
         _add_machine(bp, path, _patient(answer), "POST")
@@ -81,23 +86,50 @@ class ConsentPages:
     consents: Consents
     sessions: Sessions
     proofs: Proofs
+    events: ClientEvents
 
     def show(self) -> ResponseReturnValue:
-        """Answer GET: every fault first, then sign-in, then the page; nothing is granted by looking."""
+        """Answer GET: every fault first, then sign-in, then the page; looking grants nothing that wasn't before."""
         signed_in = self.sessions.current()
         ready = None if signed_in is None or signed_in.must_change else signed_in.operator_id
         try:
             asked = read_authorization(self.server, request.args, ready)
         except SendBack as error:
+            self._note_failure(error.code, error.sentence, ready)
             return to_client(error.location)
         except SignInFirst:
             return self._sign_in(signed_in)
-        if asked.silent:
-            return self._silent(asked, signed_in)
+        except AppError as error:
+            self._note_failure(error.code, error.public, ready)
+            raise
         if signed_in is None or signed_in.must_change:
-            return self._sign_in(signed_in)
+            return self._silent(asked, "login_required") if asked.silent else self._sign_in(signed_in)
+        return self._remembered(asked, signed_in) or self._asked(asked, signed_in)
+
+    def _asked(self, asked: Asked, signed_in: SignedIn) -> ResponseReturnValue:
+        if asked.silent:
+            return self._silent(asked, "consent_required")
         opened = self.consents.open(signed_in, asked)
         return self._page(opened, signed_in, self.consents.ticked_at_first(signed_in, opened))
+
+    def _remembered(self, asked: Asked, signed_in: SignedIn) -> ResponseReturnValue | None:
+        """Answer with a code when the person agreed to all this before and has just signed in; None to ask."""
+        if self.proofs.needs_password(signed_in):
+            return None
+        scopes = self.consents.remembered(signed_in, asked)
+        if scopes is None:
+            return None
+        proof = self.proofs.check(signed_in, None)
+        try:
+            return to_client(self.consents.allow(self.consents.open(signed_in, asked), signed_in, scopes, proof))
+        except NotSignedIn:  # cut off meanwhile
+            return self._silent(asked, "login_required") if asked.silent else self._sign_in(None)
+
+    def _note_failure(self, code: str, sentence: str, operator_id: str | None) -> None:
+        client_id = request.args.get("client_id", "")
+        # A document that can't be read is no client yet; nobody but a person with an account can name one here.
+        named = operator_id is not None and is_document_id(client_id)
+        self.events.note_failure(client_id, Step.AUTHORIZE, code, sentence, is_known=named, operator_id=operator_id)
 
     def answer(self) -> ResponseReturnValue:
         """Answer POST: the form says only which request and which rights; all else is what was stored."""
@@ -136,9 +168,7 @@ class ConsentPages:
         url = self.sessions.login_url if signed_in is None else self.sessions.password_url
         return see_other(url(return_path()))
 
-    def _silent(self, asked: Asked, signed_in: SignedIn | None) -> Response:
-        # Consent is asked every time (checklist C4: loopback and unverified clients), so silence never succeeds.
-        error = "login_required" if signed_in is None else "consent_required"
+    def _silent(self, asked: Asked, error: str) -> Response:
         description = "The person has to see the page."
         return to_client(refusal(self.server, asked.redirect_uri, error, description, asked.state))
 
@@ -210,6 +240,31 @@ def _patient(answer: Answer) -> Answer:
             return busy
 
     return answered
+
+
+def _noted(events: ClientEvents, step: Callable[[], Step], answer: Answer) -> Answer:
+    """Give `answer`, writing down why a known client failed."""
+
+    def answered() -> ResponseReturnValue:
+        try:
+            response = answer()
+        except AppError as error:
+            events.note_failure(_claimed(), step(), error.code, error.public)
+            raise
+        if isinstance(response, Response) and response.status_code >= 400:
+            said = response.get_json()
+            events.note_failure(_claimed(), step(), said["error"], said["error_description"])
+        return response
+
+    return answered
+
+
+def _claimed() -> str:
+    return claimed_client_id(request.form, request.headers.get("Authorization"))
+
+
+def _token_step() -> Step:
+    return Step.REFRESH if request.form.get("grant_type") == "refresh_token" else Step.TOKEN
 
 
 def _add_machine(bp: Blueprint, path: str, answer: Answer, method: str) -> None:

@@ -28,9 +28,16 @@ class PlainRequest(OAuth2Request):  # type: ignore[misc]
     a proxy is http, and says nothing (case C02).
     """
 
-    def __init__(self, method: str, values: MultiDict[str, str], headers: Headers | None = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        values: MultiDict[str, str],
+        headers: Headers | None = None,
+        address: str | None = None,
+    ) -> None:
         super().__init__(method=method, uri="https://decided.by.settings/", headers=headers)
         self.payload = Parameters(values)
+        self.address = address  # network address of whoever sent it
 
     @property
     def form(self) -> MultiDict[str, str]:

@@ -5,7 +5,17 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import and_, exists, false, func
 
-from auth.models import REGISTERED, auth_code, authorization_request, client, grant, login_event, session, token
+from auth.models import (
+    REGISTERED,
+    auth_code,
+    authorization_request,
+    client,
+    client_event,
+    grant,
+    login_event,
+    session,
+    token,
+)
 from core.clock import to_us
 from core.purge import Rows
 from core.settings import Retention
@@ -30,6 +40,7 @@ def rows_over(now: datetime, kept: Retention) -> Iterator[Rows]:
     yield _tokens(now, kept.tokens)
     yield _grants(now, kept.connections)
     yield unused_clients(now, kept.unused_clients)
+    yield client_events(now, kept.client_events)
     yield _removed_clients(now, kept.connections)
 
 
@@ -60,6 +71,12 @@ def unused_clients(now: datetime, kept: timedelta) -> Rows:
     """Give the registered clients without any connection."""
     over = and_(UNUSED, client.c.created_at < to_us(now - kept))
     return Rows(name="cs_client (unused)", key=client.c.id, kept=kept, among=UNUSED, over=over)
+
+
+def client_events(now: datetime, kept: timedelta) -> Rows:
+    """Give the steps of clients that nobody asks about any more."""
+    over = client_event.c.at < to_us(now - kept)
+    return Rows(name="cs_client_event", key=client_event.c.id, kept=kept, over=over)
 
 
 def _tokens(now: datetime, kept: timedelta | None) -> Rows:

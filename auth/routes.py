@@ -4,6 +4,7 @@ from flask import Blueprint
 
 from auth.clients import Clients
 from auth.consent import Consents
+from auth.events import ClientEvents
 from auth.oauth import ConsentPages, add_consent, add_documents, add_machine_endpoints
 from auth.operators import Operators
 from auth.proofs import Proofs
@@ -34,13 +35,14 @@ def auth_routes(
     proofs: Proofs,
     consents: Consents,
     server: Server,
+    events: ClientEvents,
 ) -> Blueprint:
     """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
     bp = Blueprint("auth", __name__)
     forms = SignInForms(sessions, sealer, ids, settings)
     sign_in = SignIn(database, operators, throttle, audit, settings)
     add_sign_in(bp, SignInPages(sessions, forms, sign_in, operators, proofs))
-    add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes)
+    add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes, events=events)
     add_documents(bp, settings=settings, scopes=scopes)
-    add_consent(bp, ConsentPages(server, consents, sessions, proofs))
+    add_consent(bp, ConsentPages(server, consents, sessions, proofs, events))
     return bp

@@ -23,6 +23,7 @@ from auth.tokens import ACCESS, REFRESH, Tokens
 from core.clock import Clock
 from core.http import json_answer, json_error, with_cors
 from core.settings import Settings
+from flows.caller import Role
 from policy.scopes import Scopes
 
 ONCE = (
@@ -112,7 +113,7 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             raise InvalidRequestError("Send the parameters in the body, never in the address.")
         if any(len(request.form.getlist(name)) > 1 for name in ONCE):
             raise InvalidRequestError("A parameter is there twice.")
-        return PlainRequest(request.method, request.form, request.headers)
+        return PlainRequest(request.method, request.form, request.headers, request.remote_addr)
 
     # --- what Authlib asks for ------------------------------------------------------------------------------------
 
@@ -153,16 +154,9 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             answer["refresh_token"] = self.tokens.new(REFRESH)
         return answer
 
-    def save_token(self, token: TokenAnswer, request: PlainRequest) -> None:
-        """Spend the code or rotate the refresh token, and store what it gives, in one transaction."""
-        if request.authorization_code is not None:
-            self.tokens.redeem(request.authorization_code, token)
-        else:
-            token["refresh_token"] = self.tokens.rotate(
-                request.refresh_token, request.form["refresh_token"], token["access_token"], request.narrowed_to
-            )
-        effective = self.scopes.effective(token["scope"].split(), request.role)
-        token["scope"] = " ".join(sorted(effective))
+    def tell_effective(self, token: TokenAnswer, role: Role) -> None:
+        """Let the answer say which of its scopes count now, under the role of its operator."""
+        token["scope"] = " ".join(sorted(self.scopes.effective(token["scope"].split(), role)))
 
     def validate_requested_scope(self, scope: str | None) -> None:
         """Raise InvalidScopeError for characters that no scope has; unknown scopes are dropped at consent."""

@@ -2,9 +2,11 @@
 
 import click
 
+from auth.events import MOST_SHOWN
 from auth.metadata import AUTH_METHODS, PRIVATE_KEY_JWT
 from auth.registration import registration_by_hand
 from cli.parts import Build
+from cli.refusals import NoSuchName
 from cli.tables import lines
 from core.clock import iso
 
@@ -37,6 +39,20 @@ def command(build: Build) -> click.Group:
             click.echo(made.secret)
         second = "" if made.secret is None else " The second line is its secret, shown this once."
         click.echo(f"{wanted.name} is added; it proves itself by {wanted.auth_method}.{second}", err=True)
+
+    @group.command("log")
+    @click.argument("client_id")
+    @click.option("--limit", type=click.IntRange(1, MOST_SHOWN), default=100, show_default=True, help="How many steps.")
+    def log(client_id: str, limit: int) -> None:
+        """Show the newest steps of a client on its way to a token, with the reason of each failure."""
+        found = build().events.list(client_id, limit)
+        if not found:
+            raise NoSuchName(f"Nothing is on record of a client {client_id}.")
+        rows = [
+            (iso(one.at), one.step, one.code or "ok", one.sentence, one.operator_id or "", one.reference or "")
+            for one in found
+        ]
+        click.echo(lines(("AT", "STEP", "OUTCOME", "WHAT HAPPENED", "OPERATOR", "REFERENCE"), rows))
 
     @group.command("remove")
     @click.argument("client_id")

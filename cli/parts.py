@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from auth.clients import Clients
+from auth.events import ClientEvents
 from auth.local import LocalIdentities
 from auth.operators import Operators
 from core.clock import Clock
@@ -38,6 +39,8 @@ class Parts(Protocol):
     def door(self) -> Door: ...
     @property
     def clients(self) -> Clients: ...
+    @property
+    def events(self) -> ClientEvents: ...
     @property
     def local(self) -> LocalIdentities: ...
 

@@ -64,9 +64,15 @@ class Retention:
     requests: timedelta = timedelta(days=1)  # authorization requests and codes
     tries: timedelta = timedelta(days=1)  # no shorter: the longest window in which tries are counted
     unused_clients: timedelta = timedelta(days=30)
+    client_events: timedelta = timedelta(days=30)
 
 
-MADE_BY_STRANGERS = ("requests", "tries", "unused_clients")  # these grow by what anybody does, so they always end
+MADE_BY_STRANGERS = (
+    "requests",
+    "tries",
+    "unused_clients",
+    "client_events",
+)  # these grow by what anybody does, so they always end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,7 @@ class Settings:
     allowed_origins: frozenset[str] = frozenset()
     trusted_proxies: int = 0
     unattended_clients: frozenset[str] = frozenset()
+    advertise_iss: bool = True  # off for Codex 0.142 to 0.146, which drop the `iss` that metadata promises
     cimd: bool = True  # whether clients may be metadata documents, which this server fetches
     cimd_allowed_hosts: frozenset[str] = frozenset()  # empty: every public one; `.name` is it and all below it
     cimd_denied_hosts: frozenset[str] = frozenset()
@@ -185,6 +192,7 @@ def read_settings(
         allowed_origins=frozenset(reader.value("ALLOWED_ORIGINS", NOTHING, _words)),
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
+        advertise_iss=reader.value("ADVERTISE_ISS", default=True, cast=_switch),
         cimd=reader.value("CIMD", default=True, cast=_switch),
         cimd_allowed_hosts=frozenset(reader.value("CIMD_ALLOWED_HOSTS", NOTHING, _hosts)),
         cimd_denied_hosts=frozenset(reader.value("CIMD_DENIED_HOSTS", NOTHING, _hosts)),

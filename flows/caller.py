@@ -34,6 +34,7 @@ class Caller:
     grant_id: str
     surface: Surface
     scopes: frozenset[str]
+    is_machine: bool = False  # a program that acts for nobody: no person can confirm what it asks
 
     @property
     def sees_everybody(self) -> bool:
