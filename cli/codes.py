@@ -14,7 +14,7 @@ class Code:
 
 
 CALLS, RUNS, OAUTH, MCP, HTTP = "a call", "a run", "OAuth", "MCP (JSON-RPC)", "HTTP"
-TERMINAL = "the terminal"
+TERMINAL, LOG = "the terminal", "`client log`"
 
 CODES = (
     Code(
@@ -203,5 +203,23 @@ CODES = (
         TERMINAL,
         "The database can't be used; the sentence has its own first words.",
         "Look whether it runs and whether COUNTERSIGN_DATABASE_URL is right.",
+    ),
+    Code(
+        "code_reused",
+        LOG,
+        "An authorization code came a second time: its connection was ended, since somebody else may hold it.",
+        "Connect again; when it happens again, the client leaks codes or redeems them twice.",
+    ),
+    Code(
+        "refresh_token_reused",
+        LOG,
+        "A replaced refresh token came again after its grace: its connection was ended, for it may be copied.",
+        "Connect again; a client that keeps old tokens beside new ones causes it too.",
+    ),
+    Code(
+        "other_address",
+        LOG,
+        "A replaced refresh token was repeated within its grace from another network address. Nothing was ended.",
+        "Usual for hosted clients with many machines; for one on a person's computer, end the connection and look.",
     ),
 )

@@ -28,7 +28,7 @@ from tests.support.server import ALICE, VERA, Instance
 ROOT = Path(app.__file__).parent
 LAYERS = ("core", "flows", "policy", "auth", "mcp_provider", "web", "cli", "migrations")
 KNOWN = {one.code for one in all_codes()}
-ONLY_IN_THE_AUDIT = {"by_client", "code_reused", "refresh_token_reused"}
+ONLY_IN_THE_AUDIT = {"by_client"}
 REFERENCE = re.compile("[0-9a-f]{16}")
 
 
