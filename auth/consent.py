@@ -15,7 +15,7 @@ from auth.events import ClientEvents, Step
 from auth.grants import covers, granted_before
 from auth.models import ADDED, DOCUMENT, auth_code, authorization_request, grant
 from auth.purge import authorization_requests, codes
-from auth.redirects import CUSTOM, is_loopback_uri, shown_host
+from auth.redirects import leads_here, shown_host
 from auth.sessions import SignedIn, require_living
 from core.clock import Clock, from_us, to_us
 from core.db import Database
@@ -159,8 +159,8 @@ class Consents:
         since the client last changed; never for a program on the person's machine, where any other could listen, nor
         for one that registered itself, whose name anybody can take (checklist C4, S18). None: the page is shown.
         """
-        is_local = is_loopback_uri(asked.redirect_uri) or asked.redirect_uri in CUSTOM
-        if asked.client.kind not in (ADDED, DOCUMENT) or is_local or asked.must_show:
+        is_proven = asked.client.kind in (ADDED, DOCUMENT) and not leads_here(asked.redirect_uri)
+        if asked.must_show or not is_proven:
             return None
         try:
             wanted = self._chosen(signed_in, asked.scopes or self._scopes.read_scopes)

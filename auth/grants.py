@@ -199,13 +199,13 @@ def covers(
     since: datetime,
     now: datetime,
 ) -> bool:
-    """Tell whether one usable grant of exactly this kind, made after `since`, has every one of `scopes`."""
+    """Tell whether one usable grant of exactly this kind, not made before `since`, has every one of `scopes`."""
     same = select(grant.c.scopes).where(
         grant.c.operator_id == operator_id,
         grant.c.client_id == client_id,
         grant.c.redirect_host == redirect_host,
         grant.c.resource == resource,
-        grant.c.created_at > to_us(since),
+        grant.c.created_at >= to_us(since),
     )
     rows = connection.execute(same.where(*usable(to_us(now)))).scalars().all()
     return any(set(scopes) <= set(held.split()) for held in rows)

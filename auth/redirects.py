@@ -6,6 +6,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from werkzeug.urls import iri_to_uri
 
+from core.settings import is_loopback
+
 LONGEST = 2000
 LONGEST_HOST = 253
 PLAIN = re.compile(r"[!-~]+", re.ASCII)  # printable ASCII: nothing that a browser drops or rewrites
@@ -62,6 +64,11 @@ def is_plain_host(name: str) -> bool:
 def is_only_local(uris: tuple[str, ...]) -> bool:
     """Tell whether every address leads to a program on the person's own machine."""
     return all(is_loopback_uri(uri) or uri in CUSTOM for uri in uris)
+
+
+def leads_here(uri: str) -> bool:
+    """Tell whether `uri` leads to this computer, where any program could be the one that listens."""
+    return uri in CUSTOM or is_loopback(urlsplit(uri).hostname or "")
 
 
 def shown_host(uri: str) -> str:
