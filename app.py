@@ -34,6 +34,7 @@ from cli.main import command_line
 from cli.serve import refuse_other_gunicorn
 from core.clock import Clock, SystemClock
 from core.db import Database, open_database
+from core.documents import Documents
 from core.http import register_http
 from core.ids import Chance, Ids, SystemChance
 from core.logs import configure_logs
@@ -52,13 +53,16 @@ from migrations.revisions import is_demo, require_current
 from policy import models as policy_models
 from policy.audit import Audit
 from policy.builtin import policy_flows
+from policy.cancellations import Cancellations
 from policy.confirmations import Confirmations
 from policy.dispatch import Door, open_door
 from policy.messages import Messages
 from policy.scopes import Scopes
+from policy.search import Shelf, search_flows
 from web.clients import ClientNames
 from web.confirmations import confirmations_routes
 from web.connections import connections_routes
+from web.documents import documents_routes
 from web.flows import flows_routes
 from web.health import health_routes
 from web.home import home_routes
@@ -82,6 +86,7 @@ class Parts:
     database: Database
     registry: Registry
     scopes: Scopes
+    documents: Documents
     audit: Audit
     traces: Traces
     outbox: Outbox
@@ -140,7 +145,8 @@ def build(
     writer = TraceWriter(database, policy_models.audit)
     traces = Traces(database, writer, clock)
     outbox = Outbox(database, ids, clock, mailer or _mailer(settings, clock))
-    registry, scopes = _catalogue(settings, catalogue, traces=traces, sealer=sealer)
+    documents = Documents(HERE / "docs")
+    registry, scopes = _catalogue(settings, catalogue, traces=traces, sealer=sealer, documents=documents)
     confirmations = Confirmations(
         database=database, ids=ids, clock=clock, settings=settings, audit=audit, registry=registry
     )
@@ -175,6 +181,7 @@ def build(
         database=database,
         registry=registry,
         scopes=scopes,
+        documents=documents,
         audit=audit,
         traces=traces,
         outbox=outbox,
@@ -227,12 +234,15 @@ def main() -> None:
 
 
 def _catalogue(
-    settings: Settings, given: Iterable[Flow] | None, *, traces: Traces, sealer: Sealer
+    settings: Settings, given: Iterable[Flow] | None, *, traces: Traces, sealer: Sealer, documents: Documents
 ) -> tuple[Registry, Scopes]:
     """Give the closed registry; the manifest describes the registry that holds it, hence the late look."""
     loaded = load_flows(settings.flows) if given is None else Loaded(tuple(given), ())
     scopes = Scopes(loaded.flows)
-    built_in = [*policy_flows(lambda: registry, lambda: scopes, settings)]
+    shelf = Shelf(
+        registry=lambda: registry, scopes=lambda: scopes, traces=traces, documents=documents, settings=settings
+    )
+    built_in = [*policy_flows(lambda: registry, lambda: scopes, settings), *search_flows(shelf)]
     built_in += builtin_flows(lambda: registry, traces, sealer)
     registry = Registry([*built_in, *loaded.flows], loaded.faults)
     return registry, scopes
@@ -252,6 +262,8 @@ def _mcp(parts: Parts) -> Blueprint:
         registry=parts.registry,
         scopes=parts.scopes,
         sealer=parts.sealer,
+        cancellations=Cancellations(parts.database, parts.clock),
+        clock=parts.clock,
     )
 
 
@@ -306,6 +318,7 @@ def _console(parts: Parts, pages: Pages) -> Iterator[Blueprint]:
         operators=parts.operators,
         clients=names,
     )
+    yield documents_routes(**shared, documents=parts.documents)
     yield flows_routes(**shared, registry=parts.registry, scopes=parts.scopes, settings=parts.settings)
     yield connections_routes(
         **shared,

@@ -19,7 +19,6 @@ from core.settings import Settings
 READING = "reading"
 THREADS = 16  # cli/served.py: a worker's threads; each may hold one connection of each engine
 BUSY_MS = 10_000
-LONGEST_READ_MS = 50_000  # a statement's
 
 db = SQLAlchemy()  # holds the metadata and the models; its session is never used on the call path
 
@@ -115,7 +114,8 @@ def open_database(app: Flask, settings: Settings) -> Database:
         event.listen(database.writing, "checkin", _roll_back_what_is_open)
         event.listen(database.reading, "connect", _sqlite_reading)
     else:
-        event.listen(database.reading, "connect", _postgresql_reading)
+        milliseconds = settings.read_deadline // timedelta(milliseconds=1)
+        event.listen(database.reading, "connect", lambda one, _record: _postgresql_reading(one, milliseconds))
     return database
 
 
@@ -156,9 +156,9 @@ def _sqlite_reading(connection: Any, _record: object) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _postgresql_reading(connection: Any, _record: object) -> None:
+def _postgresql_reading(connection: Any, longest_ms: int) -> None:
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
-    connection.execute(f"SET statement_timeout = {LONGEST_READ_MS}")
+    connection.execute(f"SET statement_timeout = {longest_ms}")
     connection.commit()
 
 

@@ -99,6 +99,7 @@ class Settings:
     lifetimes: Lifetimes = Lifetimes()
     retention: Retention = Retention()
     write_deadline: timedelta = timedelta(seconds=5)
+    read_deadline: timedelta = timedelta(seconds=50)
     call_deadline: timedelta = timedelta(seconds=30)
     result_bytes: int = 100_000
     smtp_url: str | None = None
@@ -200,6 +201,7 @@ def read_settings(
         lifetimes=_lifetimes(reader),
         retention=_retention(reader),
         write_deadline=timedelta(seconds=reader.value("WRITE_DEADLINE", 5, _positive)),
+        read_deadline=timedelta(seconds=reader.value("READ_DEADLINE", 50, _positive)),
         call_deadline=timedelta(seconds=reader.value("CALL_DEADLINE", 30, _positive)),
         result_bytes=reader.value("RESULT_BYTES", 100_000, _positive),
         smtp_url=reader.value("SMTP_URL", None, _smtp_url),

@@ -15,6 +15,7 @@ from flows.caller import Caller
 from flows.envelope import Status
 from flows.operation import Flow
 from flows.trace import RunRecord
+from flows.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Admitted:
     reference: str | None
     confirmation_id: str | None = None
     request_id: str | None = None
+    watch: Watch = UNWATCHED
 
     def row(self, kind: str, started_at: datetime) -> dict[str, Any]:
         """Give its row of `cs_run`, without an end."""

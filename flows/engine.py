@@ -38,7 +38,13 @@ class Engine:
     ) -> None:
         self._clock = clock
         self._traces = traces
-        self._worlds = Worlds(database=database, ids=ids, clock=clock, result_bytes=settings.result_bytes)
+        self._worlds = Worlds(
+            database=database,
+            ids=ids,
+            clock=clock,
+            result_bytes=settings.result_bytes,
+            read_deadline=settings.read_deadline,
+        )
         self._writes = Writes(
             database=database,
             worlds=self._worlds,
@@ -52,10 +58,14 @@ class Engine:
         install_guard(database.reading)
 
     def read(self, admitted: Admitted, record_row: RecordRow) -> Ran:
-        """Run a read-only flow; the run and its audit row are written behind, together."""
+        """Run a read-only flow; the run and its audit row are written behind, together.
+
+        Raises what `admitted.watch.began` raises; then there was no run.
+        """
+        admitted.watch.began()
         row = admitted.row("read", self._clock.now())  # first: a flow may change the lists in its params
         parts = Read(admitted.run_id, admitted.flow.errors)
-        with self._worlds.reading(admitted.flow, admitted.caller, parts) as world:
+        with self._worlds.reading(admitted.flow, admitted.caller, parts, admitted.watch) as world:
             try:
                 result = self._worlds.result_of(admitted.flow, world, admitted.arguments.params)
                 ran = done(admitted.run_id, result)
@@ -78,6 +88,7 @@ class Engine:
         `spend` pays in the run's transaction and `recheck` looks there, through a world that can only read, whether
         the call still is what was confirmed; when one of them refuses, the run is `refused` and nothing was paid.
         `respend` pays again after the rollback of a flow that failed; `record` writes the audit event with every end.
+        Raises what `admitted.watch.began` raises; then there was no run.
         """
         return self._writes.write(admitted, spend=spend, recheck=recheck, respend=respend, record=record)
 

@@ -18,6 +18,7 @@ from flows.effects import Verb
 from flows.guard import WATCHER, Limits, UndeclaredEffect, UnseenSql
 from flows.operation import FlowError
 from flows.steps import Answer, CallStep, Changes, Steps
+from flows.watch import UNWATCHED, Watch
 
 T = TypeVar("T")
 
@@ -31,7 +32,17 @@ class TookTooLong(FlowError):
 
     code = "took_too_long"
     public = "The flow took too long and was stopped. Nothing was changed."
-    remedy = "Ask for less at a time; COUNTERSIGN_WRITE_DEADLINE is how long a run may take."
+    remedy = (
+        "Ask for less at a time; COUNTERSIGN_WRITE_DEADLINE and COUNTERSIGN_READ_DEADLINE are how long a run may take."
+    )
+
+
+class Cancelled(FlowError):
+    """The flow only read, and its client went away or took the call back."""
+
+    code = "cancelled"
+    public = "Nobody waited for the answer any more, so the run was stopped. Nothing was changed."
+    remedy = "Call again, if the answer is wanted after all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +78,9 @@ class Parts(Protocol):
 
 
 class World:
-    """One run's world: `session`, `caller`, `now`, `new_id`, `send`, `call` (design D16); all is checked and counted.
+    """One run's world: `session`, `caller`, `now`, `new_id`, `send`, `call`, `progress` (design D16).
 
-    Without a deadline it only reads; without `parts` it can't call.
+    All is checked and counted. Without a deadline it only reads; without `parts` it can't call.
     """
 
     def __init__(
@@ -81,7 +92,9 @@ class World:
         ids: Ids,
         connect: Callable[[], AbstractContextManager[Connection]],
         deadline: datetime | None = None,
+        until: datetime | None = None,
         parts: Parts | None = None,
+        watch: Watch = UNWATCHED,
     ) -> None:
         self.caller = caller
         self.now = clock.now()
@@ -92,6 +105,8 @@ class World:
         self._ids = ids
         self._connect = connect
         self._deadline = deadline  # None: a reading world
+        self._until = until  # when a reading one is over
+        self._watch = watch
         self._parts = parts
         self._is_calling = False
         # What was refused, or how a call was lost; a run whose flow swallows it doesn't end well all the same.
@@ -160,15 +175,28 @@ class World:
                 self._breach = self._breach or error
             raise
 
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell whoever waits how far the run is: `done` of `total`, in any unit, and what it is at in a few words.
+
+        A client hears it when it asked to, in its own words or not at all: nothing may depend on it. Like every
+        statement this is a point at which a run ends whose time is over, and one that only reads also when nobody
+        waits any more. Raises TookTooLong, Cancelled.
+        """
+        self.check_deadline()
+        self._watch.progress(done, total, message)
+
     def what_stays(self) -> Steps:
         """Give the steps that a rollback leaves: the calls, and what was committed before the last of them."""
         self.steps.restore(self._committed)
         return self.steps
 
     def check_deadline(self) -> None:
-        """Raise TookTooLong when the run's time is over."""
-        if self._deadline is not None and self._clock.now() > self._deadline:
+        """Raise TookTooLong when the run's time is over, or Cancelled when it only reads and nobody waits for it."""
+        over = self._deadline or self._until
+        if over is not None and self._clock.now() > over:
             raise TookTooLong(detail=self._limits.flow_id)
+        if self._deadline is None and self._watch.is_gone():
+            raise Cancelled(detail=self._limits.flow_id)
 
     def before(self, compiled: Any) -> None:
         """Check a statement that is about to run, and count it."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -22,7 +22,8 @@ from flows.envelope import Status
 from flows.guard import Limits, UndeclaredEffect, UnseenSql
 from flows.inert import ResultTooLarge, inert
 from flows.operation import Flow, FlowError, Params, Source
-from flows.world import Parts, TookTooLong, World, closing
+from flows.watch import UNWATCHED, Watch
+from flows.world import Cancelled, Parts, TookTooLong, World, closing
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class FactsFailed(FlowError):
     remedy = "Find the reason in the log by the reference; the flow's `facts` failed."
 
 
-OUR_FAILURES = (UnseenSql, UndeclaredEffect, OutsideReach, TookTooLong, ResultTooLarge)
+OUR_FAILURES = (UnseenSql, UndeclaredEffect, OutsideReach, TookTooLong, Cancelled, ResultTooLarge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,23 @@ class Read:
 class Worlds:
     """Makes the worlds of flows, and lets flows work in them."""
 
-    def __init__(self, *, database: Database, ids: Ids, clock: Clock, result_bytes: int) -> None:
+    def __init__(
+        self, *, database: Database, ids: Ids, clock: Clock, result_bytes: int, read_deadline: timedelta
+    ) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
         self._result_bytes = result_bytes
+        self._read_deadline = read_deadline
         self._limits: dict[tuple[str, bool], tuple[Flow, Limits]] = {}
 
-    def reading(self, flow: Flow, caller: Caller, parts: Parts | None = None) -> AbstractContextManager[World]:
+    def reading(
+        self, flow: Flow, caller: Caller, parts: Parts | None = None, watch: Watch = UNWATCHED
+    ) -> AbstractContextManager[World]:
         """Give a world that can only read, all of one moment."""
-        return closing(self._world(self._limits_of(flow), caller, self._database.snapshot, parts=parts))
+        until = self._clock.now() + self._read_deadline
+        limits = self._limits_of(flow)
+        return closing(self._world(limits, caller, self._database.snapshot, until=until, parts=parts, watch=watch))
 
     def looking(
         self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime
@@ -75,11 +83,12 @@ class Worlds:
         return closing(self._world(limits, caller, lambda: nullcontext(connection), deadline=deadline))
 
     def working(
-        self, flow: Flow, caller: Caller, connection: Connection, deadline: datetime, parts: Parts
+        self, admitted: Admitted, connection: Connection, deadline: datetime, parts: Parts
     ) -> AbstractContextManager[World]:
         """Give the world in which a write works."""
-        limits = self._limits_of(flow)
-        return closing(self._world(limits, caller, lambda: nullcontext(connection), deadline=deadline, parts=parts))
+        given = {"deadline": deadline, "parts": parts, "watch": admitted.watch}
+        limits = self._limits_of(admitted.flow)
+        return closing(self._world(limits, admitted.caller, lambda: nullcontext(connection), **given))
 
     def result_of(self, flow: Flow, world: World, params: Params) -> dict[str, Any]:
         """Let the flow do its work and give its result as plain data; raises whatever stops it."""
@@ -95,19 +104,9 @@ class Worlds:
         limits: Limits,
         caller: Caller,
         connect: Callable[[], AbstractContextManager[Connection]],
-        *,
-        deadline: datetime | None = None,
-        parts: Parts | None = None,
+        **given: Any,
     ) -> World:
-        return World(
-            limits=limits,
-            caller=caller,
-            clock=self._clock,
-            ids=self._ids,
-            connect=connect,
-            deadline=deadline,
-            parts=parts,
-        )
+        return World(limits=limits, caller=caller, clock=self._clock, ids=self._ids, connect=connect, **given)
 
     def _limits_of(self, flow: Flow, *, only_reads: bool = False) -> Limits:
         """Give what the flow may touch, made once; `only_reads`: the same tables, to read."""

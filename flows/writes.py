@@ -146,6 +146,7 @@ class Writes:
 
     def write(self, admitted: Admitted, *, spend: Spend, recheck: Recheck, respend: Spend, record: Record) -> Ran:
         """Accept, work and end one confirmed call; see Engine.write."""
+        admitted.watch.began()
         try:
             earlier = self._accept(admitted)
         except (RequestIdConflict, Conflict) as refusal:
@@ -217,9 +218,7 @@ class Writes:
             with self._database.work() as work:
                 parts = self._parts(admitted, work)
                 self._open(admitted, work, parts, spend, recheck)
-                with self._worlds.working(
-                    admitted.flow, admitted.caller, work.connection, parts.deadline(), parts
-                ) as world:
+                with self._worlds.working(admitted, work.connection, parts.deadline(), parts) as world:
                     result = self._worlds.result_of(admitted.flow, world, admitted.arguments.given())
                 ran = done(admitted.run_id, result)
                 self._at("ran")

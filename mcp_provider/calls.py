@@ -10,6 +10,7 @@ from flows.arguments import InvalidArguments
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow
 from flows.registry import Registry, UnknownFlow
+from flows.watch import UNWATCHED, Watch
 from mcp_provider.messages import RpcError
 from mcp_provider.results import ToolResult, read_result, refusal_data, write_result
 from mcp_provider.wire import Terms
@@ -44,14 +45,16 @@ class Calls:
         self._scopes = scopes
         self._door = door
 
-    def call(self, principal: Principal, terms: Terms, name: str, arguments: Args) -> ToolResult:
+    def call(
+        self, principal: Principal, terms: Terms, name: str, arguments: Args, watch: Watch = UNWATCHED
+    ) -> ToolResult:
         """Give the tool's answer; raise RpcError for an unknown tool, ScopeMissing, or a capability that is missing."""
         flow = self._registry.by_tool(name)
         try:
             if flow is not None:
-                envelope = self._own_tool(principal, terms, flow, name, arguments)
+                envelope = self._own_tool(principal, terms, flow, arguments, watch)
             elif name == INVOKE:
-                envelope = self._invoke(principal, terms, arguments)
+                envelope = self._invoke(principal, terms, arguments, watch)
             elif name == CONFIRM:
                 envelope = self._confirm(principal, arguments)
             else:
@@ -70,20 +73,22 @@ class Calls:
         # action_confirm runs nothing: the flow's own tool does.
         return write_result(envelope, (envelope.tool or name) if name == CONFIRM else name)
 
-    def _own_tool(self, principal: Principal, terms: Terms, flow: Flow, name: str, arguments: Args) -> Envelope:
+    def _own_tool(self, principal: Principal, terms: Terms, flow: Flow, arguments: Args, watch: Watch) -> Envelope:
+        name = flow.tool_name
         reserved: dict[str, Any] = {}
         if not flow.only_reads:
             reserved, arguments = _split(arguments)
         refused = self._capability_refusal(principal, terms, name, flow)
-        return refused or self._door.dispatch(principal, Call(flow.id, arguments, tool=name, **reserved))
+        return refused or self._door.dispatch(principal, Call(flow.id, arguments, tool=name, watch=watch, **reserved))
 
-    def _invoke(self, principal: Principal, terms: Terms, arguments: Args) -> Envelope:
+    def _invoke(self, principal: Principal, terms: Terms, arguments: Args, watch: Watch) -> Envelope:
         reserved, rest = _split(arguments)
         if not rest and "confirm_token" in reserved and "request_id" not in reserved:
             stop = partial(self._capability_refusal, principal, terms, INVOKE)
-            return self._door.invoke_held(principal, reserved["confirm_token"], reserved.get("confirmation"), stop=stop)
+            token, phrase = reserved["confirm_token"], reserved.get("confirmation")
+            return self._door.invoke_held(principal, token, phrase, stop=stop, watch=watch)
         _only(rest, ("flowId", "args"), INVOKE)
-        call = Call(_text(rest, "flowId"), _object(rest, "args"), tool=INVOKE, **reserved)
+        call = Call(_text(rest, "flowId"), _object(rest, "args"), tool=INVOKE, watch=watch, **reserved)
         flow = self._registry.find(call.flow_id)
         refused = self._capability_refusal(principal, terms, INVOKE, flow) if flow else None
         return refused or self._door.dispatch(principal, call)

@@ -1,7 +1,7 @@
 """JSON-RPC methods: one set of handlers for both eras, and the members that only one of them knows (W55)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -110,7 +110,7 @@ class Methods:
 
     def _call_tool(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         arguments = request.params.get("arguments") or {}
-        result = self._calls.call(principal, terms, request.params["name"], arguments)
+        result = self._calls.call(principal, terms, request.params["name"], arguments, request.watch)
         return _written(result.members(structured_known=terms.version >= STRUCTURED_SINCE), terms)
 
     def _nothing(self, member: str) -> Handler:
@@ -137,7 +137,7 @@ def _checked(request: Request, terms: Terms) -> Request:
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"][:3]) or "params"
         raise RpcError(INVALID_PARAMS, f"{where} doesn't have the shape that {request.method} takes.") from None
-    return Request(request.id, request.method, params)
+    return replace(request, params=params)
 
 
 def _written(members: Mapping[str, Any], terms: Terms, *, cacheable: bool = False) -> Answer:

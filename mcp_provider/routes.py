@@ -11,19 +11,22 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.routing import Rule
 
 from auth.bearer import Bearer, Challenge
+from core.clock import Clock
 from core.http import BODY_LIMIT, preflight, with_cors
 from core.logs import reference
 from core.seal import Sealer
 from core.settings import Settings
 from flows.registry import Registry
 from mcp_provider.calls import Calls
-from mcp_provider.endpoint import Endpoint, Reply, error_reply
+from mcp_provider.endpoint import Endpoint, Posted, Reply, error_reply
 from mcp_provider.messages import RpcError
 from mcp_provider.methods import Methods
 from mcp_provider.origins import Origins
 from mcp_provider.sessions import Sessions
+from mcp_provider.streams import event
 from mcp_provider.tools import Tools
-from mcp_provider.wire import Headers
+from mcp_provider.wire import Accepts, Headers
+from policy.cancellations import Cancellations
 from policy.dispatch import Door
 from policy.scopes import Scopes
 
@@ -31,17 +34,26 @@ ENDPOINT = "mcp.answer"
 ALLOWED = "POST, OPTIONS"
 JSON = "application/json"
 JSON_HEADERS = (("Content-Type", JSON), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+STREAM_HEADERS = (("Content-Type", "text/event-stream"), *JSON_HEADERS[1:], ("X-Accel-Buffering", "no"))
 ADDRESSES = ("/mcp", "/mcp/")  # both, since a redirect would turn a POST into a GET (case C04)
 
 
 def mcp_routes(
-    *, settings: Settings, bearer: Bearer, door: Door, registry: Registry, scopes: Scopes, sealer: Sealer
+    *,
+    settings: Settings,
+    bearer: Bearer,
+    door: Door,
+    registry: Registry,
+    scopes: Scopes,
+    sealer: Sealer,
+    cancellations: Cancellations,
+    clock: Clock,
 ) -> Blueprint:
     """Serve the MCP endpoint of both eras at `/mcp`."""
     blueprint = Blueprint("mcp", __name__)
     sessions = Sessions(sealer)
     methods = Methods(Tools(registry, scopes, sealer), Calls(registry, scopes, door), sessions)
-    endpoint = Endpoint(methods, sessions, bearer)
+    endpoint = Endpoint(methods, sessions, bearer, cancellations, clock)
     origins = Origins(settings)
 
     @blueprint.endpoint(ENDPOINT)
@@ -55,7 +67,9 @@ def mcp_routes(
             principal = endpoint.principal(environ.get("HTTP_AUTHORIZATION"))
             if isinstance(principal, Challenge):
                 return _challenged(principal)
-            return _response(endpoint.reply(principal, headers, _body(environ)))
+            body, accepts = _body(environ), _accepts(environ)
+            posted = Posted(headers, accepts, environ.get("gunicorn.socket"))
+            return _response(endpoint.reply(principal, posted, body), as_stream=not accepts.json)
         except RpcError as error:
             return _response(error_reply(None, error, omit_id=headers.look_modern))
 
@@ -84,6 +98,13 @@ def _body(environ: Mapping[str, Any]) -> bytes:
         raise _refused(400, "The body can't be read.") from None
 
 
+def _accepts(environ: Mapping[str, Any]) -> Accepts:
+    accepts = Accepts.of(environ.get("HTTP_ACCEPT"))
+    if not accepts.json and not accepts.stream:
+        raise _refused(406, "An answer is application/json or text/event-stream.")
+    return accepts
+
+
 def _is_json() -> bool:
     charset = request.mimetype_params.get("charset", "utf-8")
     return request.mimetype == JSON and charset.lower() in ("utf-8", "utf8")
@@ -98,12 +119,17 @@ def _challenged(challenge: Challenge) -> Response:
     return _response(Reply.of_json(body, challenge.status, {"WWW-Authenticate": challenge.header}))
 
 
-def _response(reply: Reply) -> Response:
+def _response(reply: Reply, *, as_stream: bool = False) -> Response:
+    if reply.stream is not None:
+        return with_cors(Response(reply.stream, 200, STREAM_HEADERS))
     if not reply.body:
         empty = with_cors(Response(b"", reply.status, {"Cache-Control": "no-store"}))
         del empty.headers["Content-Type"]  # case C34: nothing has no type
         return empty
-    response = with_cors(Response(reply.body, reply.status, JSON_HEADERS))
+    # A client that takes nothing but streams gets one event; an error keeps the form in which every client reads it.
+    is_event = as_stream and reply.status == 200
+    body, headers = (event(reply.body), STREAM_HEADERS) if is_event else (reply.body, JSON_HEADERS)
+    response = with_cors(Response(body, reply.status, headers))
     for name, value in reply.headers.items():
         response.headers[name] = value
     if reply.status == 405:

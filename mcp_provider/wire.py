@@ -14,7 +14,10 @@ from typing import Any
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, DEFAULT_NEGOTIATED_VERSION, PROTOCOL_VERSION_META_KEY
 from mcp_types.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
 
+from flows.watch import UNWATCHED, Watch
 from mcp_provider.messages import RequestId, RpcError, invalid_request
 from mcp_provider.sessions import Session
 
@@ -22,6 +25,7 @@ ENVELOPE_KEYS = (PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 NAME_HEADER_OF = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 BATCH_VERSION = "2025-03-26"  # the only revision with arrays (W3)
 LONGEST_BATCH = 20
+USUAL_ACCEPTS = ("application/json, text/event-stream", "text/event-stream, application/json")
 ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 
@@ -60,6 +64,23 @@ class Headers:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """In which forms the client takes an answer; one that says nothing takes JSON (W10)."""
+
+    json: bool
+    stream: bool
+
+    @classmethod
+    def of(cls, header: str | None) -> "Accepts":
+        """Read an Accept header."""
+        if header is None or header in USUAL_ACCEPTS:
+            return cls(json=True, stream=header is not None)
+        given = parse_accept_header(header, MIMEAccept)
+        # `*/*` and `application/*` are said by clients that have never seen an event stream.
+        return cls(json=given["application/json"] > 0, stream=any(_is_stream(value, q) for value, q in given))
+
+
 BATCHED = Headers(version=BATCH_VERSION, method=None, name=None, session=None)
 
 
@@ -79,6 +100,7 @@ class Request:
     id: RequestId
     method: str
     params: dict[str, Any]
+    watch: Watch = UNWATCHED  # whoever waits for its answer
 
 
 FindSession = Callable[[str], Session | None]
@@ -136,6 +158,13 @@ def batch_allowed(headers: Headers, find_session: FindSession) -> bool:
     return headers.method is None and (session is None or session.version == BATCH_VERSION)
 
 
+def cancelled_id(body: Any) -> RequestId | None:
+    """Give the id of the call that a notification takes back; None for every other notification."""
+    if body["method"] != "notifications/cancelled" or not isinstance(body.get("params"), dict):
+        return None
+    return id_of({"id": body["params"].get("requestId")})
+
+
 def named_capabilities(declared: Mapping[str, Any]) -> frozenset[str]:
     """Give the names of the capabilities that a client declared."""
     return frozenset(name for name, value in declared.items() if isinstance(value, dict))
@@ -154,6 +183,10 @@ def decoded(value: str | None) -> str | None:
         return raw.decode() if base64.b64encode(raw).decode() == match[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def _is_stream(value: str, quality: float) -> bool:
+    return value.lower().partition(";")[0].strip() == "text/event-stream" and quality > 0
 
 
 def _is_message(body: Any) -> bool:

@@ -24,6 +24,7 @@ from flows.operation import Flow, FlowError, Rule
 from flows.outbox import Outbox
 from flows.registry import Registry, UnknownFlow
 from flows.trace import RunRecord
+from flows.watch import UNWATCHED, Watch
 from flows.world import World
 from flows.worlds import facts_in
 from flows.writes import RequestIdConflict
@@ -58,6 +59,7 @@ class Call:
     reason: str | None = None
     ask_only: bool = False
     tool: str | None = None
+    watch: Watch = UNWATCHED
 
     def __repr__(self) -> str:
         return f"Call({self.flow_id!r})"  # the token and the arguments stay out of logs
@@ -133,12 +135,14 @@ class Door:
         return self._read(principal, call, flow, arguments)
 
     @_answered_when_busy
-    def invoke_held(self, principal: Principal, token: str, phrase: str | None, *, stop: Stop) -> Envelope:
+    def invoke_held(
+        self, principal: Principal, token: str, phrase: str | None, *, stop: Stop, watch: Watch = UNWATCHED
+    ) -> Envelope:
         """Run exactly the call that a token was given for, so that long arguments are written once.
 
         `stop` may refuse the flow that this turns out to be, since the surface couldn't judge it before.
         """
-        call = Call("", {}, token, phrase, tool="action_invoke")
+        call = Call("", {}, token, phrase, tool="action_invoke", watch=watch)
         held = self._confirmations.call_of(principal, token, phrase)
         if isinstance(held, Refusal):
             return self._refused(principal, call, None, held)
@@ -180,7 +184,14 @@ class Door:
 
     def _read(self, principal: Principal, call: Call, flow: Flow, arguments: Arguments) -> Envelope:
         caller, run_id = principal.caller, self._ids.new("run")
-        admitted = Admitted(run_id=run_id, flow=flow, arguments=arguments, caller=caller, reference=reference.get())
+        admitted = Admitted(
+            run_id=run_id,
+            flow=flow,
+            arguments=arguments,
+            caller=caller,
+            reference=reference.get(),
+            watch=call.watch,
+        )
 
         def record(ran: Ran) -> dict[str, Any]:
             detail = {"tool": call.tool}
@@ -252,6 +263,7 @@ class Door:
             reference=reference.get(),
             confirmation_id=confirmation_id,
             request_id=write.call.request_id,  # by default the confirmation's id is the key
+            watch=write.call.watch,
         )
         ran = self._engine.write(
             admitted,

@@ -55,3 +55,9 @@ audit = db.Table(
     Column("reference", String(40)),
     Index("ix_cs_audit_operator", "operator_id", "id"),
 )
+
+cancellation = db.Table(
+    "cs_cancellation",
+    Column("digest", String(64), primary_key=True),  # of grant, session and id of the call that isn't wanted any more
+    Column("at", BigInteger, nullable=False, index=True),
+)

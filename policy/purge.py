@@ -9,6 +9,7 @@ from core.ids import least_id
 from core.purge import Rows
 from core.settings import Retention
 from flows.models import run
+from policy.cancellations import cancellations
 from policy.models import audit, confirm_token, confirmation
 from policy.stored import OPEN
 
@@ -34,3 +35,4 @@ def rows_over(now: datetime, kept: Retention) -> Iterator[Rows]:
         kept=kept.audit,
         over=false() if kept.audit is None else audit.c.id < least_id("au", now - kept.audit),
     )
+    yield cancellations(now)

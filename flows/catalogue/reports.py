@@ -65,6 +65,7 @@ def sales_report(params: SalesPeriod, world: World) -> SalesReport:
     )
     totals = select(func.count(), func.coalesce(func.sum(Order.total), 0), func.coalesce(func.sum(Order.refunded), 0))
     orders, amount, refunded = world.session.execute(totals.select_from(Order).where(*within)).one()
+    world.progress(1, 2, "The orders are added up; now their products.")
     pieces, sold = func.sum(OrderLine.quantity), func.sum(OrderLine.quantity * OrderLine.price)
     rows = world.session.execute(
         select(Product.sku, Product.name, pieces, sold)

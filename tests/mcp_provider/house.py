@@ -21,6 +21,7 @@ from flows.effects import reads, sends, writes
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, Params, Result, flow
 from flows.registry import Registry
+from flows.watch import Watch
 from mcp_provider.routes import mcp_routes
 from policy.dispatch import Call, Stop
 from policy.principal import Principal
@@ -129,7 +130,9 @@ class Door:
         self.calls.append(call)
         return self._answer()
 
-    def invoke_held(self, _principal: Principal, token: str, phrase: str | None, *, stop: Stop) -> Envelope:
+    def invoke_held(
+        self, _principal: Principal, token: str, phrase: str | None, *, stop: Stop, watch: Watch
+    ) -> Envelope:
         self.held.append((token, phrase))
         return stop(self.held_flow) or self._answer()
 
@@ -144,6 +147,22 @@ class Door:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+class Cancellations:
+    """Remembers in this process what clients took back."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, str | None, int | str]] = []
+
+    def key(self, principal: Principal, session: str | None, request_id: int | str) -> Any:
+        return principal.caller.grant_id, session, request_id
+
+    def note(self, key: Any) -> None:
+        self.noted.append(key)
+
+    def is_noted(self, key: Any, _since: datetime) -> bool:
+        return key in self.noted
 
 
 class Bearer:
@@ -181,6 +200,7 @@ class House:
     door: Door
     bearer: Bearer
     clock: Clock
+    cancelled: Cancellations
 
     def post(self, body: Any, headers: Headers | None = None, path: str = "/mcp") -> RawAnswer:
         """Post `body` (bytes as they are, all else as JSON) with the usual headers, some replaced or left out."""
@@ -242,7 +262,7 @@ def make_house(flows: tuple[Flow, ...] = FLOWS, **changed: Any) -> House:
         "production": False,
     }
     settings = Settings(**(given | changed))
-    registry, clock, door = Registry(flows), Clock(), Door()
+    registry, clock, door, cancelled = Registry(flows), Clock(), Door(), Cancellations()
     scopes = Scopes(registry)
     bearer = Bearer(scopes)
     app = Flask("house")
@@ -254,6 +274,8 @@ def make_house(flows: tuple[Flow, ...] = FLOWS, **changed: Any) -> House:
         registry=registry,
         scopes=scopes,
         sealer=Sealer(settings.secret_keys, clock),
+        cancellations=cancelled,  # type: ignore[arg-type]
+        clock=clock,
     )
     app.register_blueprint(routes)
-    return House(app, door, bearer, clock)
+    return House(app, door, bearer, clock, cancelled)

@@ -102,12 +102,46 @@ def test_an_encoded_body_is_not_read(house: House) -> None:
 
 @pytest.mark.parametrize(
     "accept",
-    [None, "*/*", "application/*", "application/json", "text/event-stream", "TEXT/HTML", "application/json;q=0.5"],
+    [
+        None,
+        "*/*",
+        "application/*",
+        "application/json",
+        "APPLICATION/JSON",
+        "application/json;q=0.5",
+        "text/html, */*;q=0.1",
+        "text/event-stream, application/json",
+        "text/event-stream;q=0.9, application/json;q=0.1",
+    ],
 )
-def test_json_is_answered_whatever_is_accepted(house: House, accept: str | None) -> None:
+def test_who_takes_json_gets_json(house: House, accept: str | None) -> None:
     answer = house.post(request("ping"), {"Accept": accept})
 
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "Text/Event-Stream", "text/event-stream;q=0.2, text/html"])
+def test_who_takes_streams_alone_gets_one_event(house: House, accept: str) -> None:
+    answer = house.post(request("ping"), {"Accept": accept})
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert answer.raw == b'event: message\ndata: {"jsonrpc":"2.0","id":7,"result":{}}\n\n'
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/html", "", "application/json;q=0", "text/*", "nonsense", "image/png, text/plain"]
+)
+def test_who_takes_neither_is_told_so(house: House, accept: str) -> None:
+    answer = house.post(request("ping"), {"Accept": accept})
+
+    assert (answer.status, answer.headers["content-type"]) == (406, "application/json")
+    assert answer.error["code"] == -32600
+
+
+def test_an_error_of_a_client_that_takes_streams_alone_is_json(house: House) -> None:
+    answer = house.modern("nonsense", headers={"Accept": "text/event-stream"})
+
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
 
 
 @pytest.mark.parametrize(
