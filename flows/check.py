@@ -63,6 +63,8 @@ def _check_name(flow: Flow) -> Iterator[Found]:
         yield FaultRule.DOCSTRING_MISSING, "it needs a docstring that says what it is for, and what not"
     if flow.version < 1:
         yield FaultRule.VERSION_LOW, "a version starts at 1"
+    if flow.at_once is not None and flow.at_once < 1:
+        yield FaultRule.AT_ONCE_LOW, "at_once is at least 1; without it there is no limit"
 
 
 def _check_params(flow: Flow) -> Iterator[Found]:

@@ -4,6 +4,7 @@ Imported by policy/dispatch.py only.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 from core.clock import Clock, to_us
 from core.db import Database
@@ -17,8 +18,11 @@ from flows.guard import install_guard
 from flows.operation import Flow
 from flows.outbox import Outbox
 from flows.retries import random_pause
+from flows.slots import Slots
 from flows.worlds import Read, Worlds, facts_in, failed
 from flows.writes import Recheck, Writes
+
+GIVEN_UP = timedelta(seconds=10)  # beyond the longest run: then the worker of a slot is gone
 
 
 class Engine:
@@ -38,6 +42,8 @@ class Engine:
     ) -> None:
         self._clock = clock
         self._traces = traces
+        self._slots = Slots(database, clock)
+        self._longest = max(settings.read_deadline, settings.call_deadline + 2 * settings.write_deadline) + GIVEN_UP
         self._worlds = Worlds(
             database=database,
             ids=ids,
@@ -60,9 +66,13 @@ class Engine:
     def read(self, admitted: Admitted, record_row: RecordRow) -> Ran:
         """Run a read-only flow; the run and its audit row are written behind, together.
 
-        Raises what `admitted.watch.began` raises; then there was no run.
+        Raises AllTaken, and what `admitted.watch.began` raises; then there was no run.
         """
-        admitted.watch.began()
+        with self._slots.held(admitted, self._longest):
+            admitted.watch.began()
+            return self._read(admitted, record_row)
+
+    def _read(self, admitted: Admitted, record_row: RecordRow) -> Ran:
         row = admitted.row("read", self._clock.now())  # first: a flow may change the lists in its params
         parts = Read(admitted.run_id, admitted.flow.errors)
         with self._worlds.reading(admitted.flow, admitted.caller, parts, admitted.watch) as world:
@@ -88,9 +98,11 @@ class Engine:
         `spend` pays in the run's transaction and `recheck` looks there, through a world that can only read, whether
         the call still is what was confirmed; when one of them refuses, the run is `refused` and nothing was paid.
         `respend` pays again after the rollback of a flow that failed; `record` writes the audit event with every end.
-        Raises what `admitted.watch.began` raises; then there was no run.
+        Raises AllTaken, and what `admitted.watch.began` raises; then there was no run.
         """
-        return self._writes.write(admitted, spend=spend, recheck=recheck, respend=respend, record=record)
+        with self._slots.held(admitted, self._longest):
+            admitted.watch.began()
+            return self._writes.write(admitted, spend=spend, recheck=recheck, respend=respend, record=record)
 
     def replay(self, caller: Caller, flow: Flow, request_id: str, plan: str) -> Ran | None:
         """Give the outcome of the run that holds this request id, or None; raises RequestIdConflict."""

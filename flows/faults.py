@@ -24,6 +24,7 @@ class FaultRule(StrEnum):
     TITLE_MISSING = "title_missing"
     DOCSTRING_MISSING = "docstring_missing"
     VERSION_LOW = "version_low"
+    AT_ONCE_LOW = "at_once_low"
     PARAM_RESERVED = "param_reserved"
     PARAM_NAMES = "param_names"
     AMOUNT_UNKNOWN = "amount_unknown"
@@ -43,6 +44,7 @@ class FaultRule(StrEnum):
     ASKS_FORM = "asks_form"
     ASKS_UNKNOWN = "asks_unknown"
     ASKS_SENSITIVE = "asks_sensitive"
+    PROMPT = "prompt"
 
 
 Found = tuple[FaultRule, str]

@@ -67,3 +67,10 @@ outbox = db.Table(
     Column("problem", Text),
     Index("ix_cs_outbox_due", "status", "due_at"),
 )
+
+slot = db.Table(
+    "cs_slot",
+    Column("run_id", String(40), primary_key=True),
+    Column("flow_id", String(80), nullable=False, index=True),
+    Column("until", BigInteger, nullable=False),  # when it is free again though nobody gave it back
+)

@@ -103,6 +103,7 @@ class Flow:
     source: Source = Source.FLOW
     group: frozenset[str] | None = None
     client_capabilities: frozenset[str] = frozenset()
+    at_once: int | None = None
     faults: tuple[Found, ...] = ()  # what `@flow` met; told with all the others, so that one doesn't hide the next
 
     @property
@@ -150,13 +151,15 @@ def flow(
     amount: str | None = None,
     version: int = 1,
     client_capabilities: frozenset[str] = frozenset(),
+    at_once: int | None = None,
 ) -> "Callable[[Callable[[Any, World], Any]], Flow]":
     """Declare the decorated `(params, world) -> result` function as a flow; registers nothing.
 
     `asks` is the one sentence that a person decides on, e.g. `"Refund {amount} of order {number}"`. Its fields are
     filled from `facts(params, world)`, which reads them on the server, and else from the validated params.
     `client_capabilities` names what the agent's client must have declared, e.g. `{"sampling"}`; a client without it
-    is refused before anything runs (MCP 2026-07-28, -32021).
+    is refused before anything runs (MCP 2026-07-28, -32021). `at_once` is how many runs of it there may be at a time,
+    over all workers; the next one is refused with `too_many_runs`.
     """
 
     def declare(function: "Callable[[Any, World], Any]") -> Flow:
@@ -179,6 +182,7 @@ def flow(
             amount=amount,
             version=version,
             client_capabilities=client_capabilities,
+            at_once=at_once,
             faults=lists if problem is None else ((FaultRule.SIGNATURE, problem), *lists),
         )
         return declared if declared.only_reads else replace(declared, rule=rule or Rule.HUMAN)

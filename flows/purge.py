@@ -10,7 +10,7 @@ from core.ids import least_id
 from core.purge import Rows
 from core.settings import Retention
 from flows.envelope import Status
-from flows.models import outbox, request_key, run, step
+from flows.models import outbox, request_key, run, slot, step
 
 # An unknown run waits for a person, and what that one finds out depends on its record.
 ENDED = run.c.status.not_in((Status.RUNNING.value, Status.UNKNOWN.value))
@@ -32,6 +32,8 @@ def rows_over(now: datetime, kept: Retention, key_life: timedelta) -> Iterator[R
     yield _messages("failed", kept.failed_messages, now)
     yield _runs("write", kept.writes, now)
     yield _runs("read", kept.reads, now)
+    # Of workers that were killed.
+    yield Rows(name="cs_slot", key=slot.c.run_id, kept=timedelta(0), over=slot.c.until < to_us(now))
 
 
 def _messages(status: str, kept: timedelta | None, now: datetime) -> Rows:

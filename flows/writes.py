@@ -146,7 +146,6 @@ class Writes:
 
     def write(self, admitted: Admitted, *, spend: Spend, recheck: Recheck, respend: Spend, record: Record) -> Ran:
         """Accept, work and end one confirmed call; see Engine.write."""
-        admitted.watch.began()
         try:
             earlier = self._accept(admitted)
         except (RequestIdConflict, Conflict) as refusal:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -260,6 +261,18 @@ def test_streams_leave_threads_for_people_and_the_rest_is_told_to_come_again(slo
     assert {stream.headers["retry-after"] for stream in refused} == {"1"}
     assert body["error"]["data"]["code"] == "too_many_streams"
     assert (page.status, took < 2) == (200, True)
+
+
+def test_a_flow_that_is_limited_runs_as_often_as_it_says_over_all_workers(slow, token):
+    mcp = RawMcp(slow.mcp_url, token)
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: mcp.call("slow_twice", {"steps": 20}), range(12)))
+    done = [one for one in answers if not one.result["isError"]]
+    refused = [one.result["content"][1]["text"] for one in answers if one.result["isError"]]
+
+    assert len(done) == 2
+    assert all(json.loads(facts)["code"] == "too_many_runs" for facts in refused)
+    assert not mcp.call("slow_twice", {"steps": 1}).result["isError"]  # its slots came back
 
 
 def test_places_come_back_when_their_runs_have_ended(slow, token):

@@ -279,7 +279,7 @@ class House:
 
 def create_tables(database: Database) -> None:
     """Make the tables that runs need, and the application's, with one counter at zero and a person with two things."""
-    wanted = [models.run, models.step, models.request_key, models.outbox, audit, confirmation]
+    wanted = [models.run, models.step, models.request_key, models.outbox, models.slot, audit, confirmation]
     db.metadata.create_all(database.writing, tables=wanted)
     Base.metadata.create_all(database.writing)
     with database.write() as connection:

@@ -53,6 +53,7 @@ READS, WRITES = (reads("counter", Counter),), (writes("counter", Counter),)
         (get_counter, {"title": " "}, "title_missing", "needs a title"),
         (get_counter, {"summary": ""}, "docstring_missing", "a docstring"),
         (get_counter, {"version": 0}, "version_low", "starts at 1"),
+        (get_counter, {"at_once": 0}, "at_once_low", "at least 1"),
         (get_counter, {"params": Reserved}, "param_reserved", "requestId is reserved"),
         (get_counter, {"params": Recursive}, "schema", "contains itself"),
         (get_counter, {"amount": "nothing"}, "amount_unknown", "amount names nothing"),

@@ -113,7 +113,8 @@ def requests(draw: st.DrawFn) -> tuple[Any, dict[str, str]]:
         found |= {"Mcp-Method": method, "Mcp-Name": str(params.get("name", params.get("uri", "")))}
     message: Any = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     for _ in range(draw(st.sampled_from((0, 0, 1, 1, 2)))):
-        draw(st.sampled_from((message, params, params.get("_meta", params))))[draw(members)] = draw(values)
+        places = [one for one in (message, params, params.get("_meta")) if isinstance(one, dict)]
+        draw(st.sampled_from(places))[draw(members)] = draw(values)
     for name in draw(st.lists(st.sampled_from(("jsonrpc", "id", "params", "method")), max_size=1)):
         message[name] = draw(values)
     for name, value in draw(st.lists(st.sampled_from(ODD_HEADERS), max_size=1)):

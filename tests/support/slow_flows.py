@@ -34,6 +34,12 @@ def slow_count(params: Steps, world: World) -> Counted:
     return _count(params, world)
 
 
+@flow(id="slow.twice", title="Count twice at once", effects=[reads("stock", Product)], at_once=2)
+def slow_twice(params: Steps, world: World) -> Counted:
+    """Count, while not more than one other does."""
+    return _count(params, world)
+
+
 def facts(params: Steps, world: World) -> Mapping[str, object]:
     """Say how often."""
     return {"steps": params.steps}
