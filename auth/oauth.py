@@ -114,7 +114,7 @@ class ConsentPages:
 
     def _remembered(self, asked: Asked, signed_in: SignedIn) -> ResponseReturnValue | None:
         """Answer with a code when the person agreed to all this before and has just signed in; None to ask."""
-        if self.proofs.needs_password(signed_in):
+        if self.proofs.needs_password(signed_in) or not _is_opened():
             return None
         scopes = self.consents.remembered(signed_in, asked)
         if scopes is None:
@@ -210,6 +210,13 @@ def add_consent(bp: Blueprint, pages: ConsentPages) -> None:
     for path in ("/oauth/authorize", "/authorize"):
         bp.add_url_rule(path, f"show {path}", pages.show, methods=["GET"])
         bp.add_url_rule(path, f"answer {path}", pages.answer, methods=["POST"])
+
+
+def _is_opened() -> bool:
+    """Tell whether the person opened this address: not a look at it, nor what a browser loads ahead or in a page."""
+    ahead = request.headers.get("Sec-Purpose", "") or request.headers.get("Purpose", "")
+    place = (request.headers.get("Sec-Fetch-Mode", "navigate"), request.headers.get("Sec-Fetch-Dest", "document"))
+    return request.method == "GET" and not ahead and place == ("navigate", "document")
 
 
 def to_client(location: str) -> Response:

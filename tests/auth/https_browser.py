@@ -11,13 +11,13 @@ class HttpsBrowser(FormBrowser):
 
     def __init__(self, served: Served) -> None:
         super().__init__(served.base_url)
-        self._client = served.parts.flask.test_client()
+        self.client = served.parts.flask.test_client()
 
     def _send(self, method: str, url: str, fields: list[tuple[str, str]] | None) -> tuple[int, dict[str, str], str]:
         path = url.removeprefix(self.base_url) or "/"
         given = {"data": dict(_lists(fields))} if fields is not None else {}
         headers = self._headers(method)
-        answer = self._client.open(path, base_url=self.base_url, method=method, headers=headers, **given)
+        answer = self.client.open(path, base_url=self.base_url, method=method, headers=headers, **given)
         return answer.status_code, {name.lower(): value for name, value in answer.headers.items()}, answer.text
 
 

@@ -178,6 +178,27 @@ def test_a_silent_request_succeeds_where_the_page_would_be_left_out(served):
     assert urlsplit(signed_out.page.url).path == "/login"
 
 
+@pytest.mark.parametrize(
+    ("method", "header"),
+    [
+        ("HEAD", {}),
+        ("GET", {"Sec-Purpose": "prefetch"}),
+        ("GET", {"Purpose": "prefetch"}),
+        ("GET", {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}),
+        ("GET", {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}),
+        ("GET", {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}),
+    ],
+)
+def test_what_nobody_opened_grants_nothing(served, method, header):
+    alice = Connected(served)
+    alice.agree()
+    path = alice.client.authorize_url(scope=READ).removeprefix(served.base_url)
+    answer = alice.browser.client.open(path, base_url=served.base_url, method=method, headers=header)
+
+    assert answer.status_code == 200
+    assert grants(served) == 1
+
+
 def test_on_a_plain_http_console_nothing_is_remembered(start):
     served = start(COUNTERSIGN_BASE_URL="http://app.example.com", COUNTERSIGN_ENV="development")
     alice = Connected(served)
