@@ -46,6 +46,7 @@ from flows.builtin import builtin_flows
 from flows.loading import Loaded, load_flows
 from flows.operation import Flow
 from flows.outbox import Outbox
+from flows.prompt import Prompt
 from flows.registry import Registry
 from flows.trace import Traces
 from mcp_provider.routes import mcp_routes
@@ -87,6 +88,7 @@ class Parts:
     registry: Registry
     scopes: Scopes
     documents: Documents
+    prompts: tuple[Prompt, ...]
     audit: Audit
     traces: Traces
     outbox: Outbox
@@ -146,7 +148,8 @@ def build(
     traces = Traces(database, writer, clock)
     outbox = Outbox(database, ids, clock, mailer or _mailer(settings, clock))
     documents = Documents(HERE / "docs")
-    registry, scopes = _catalogue(settings, catalogue, traces=traces, sealer=sealer, documents=documents)
+    loaded = load_flows(settings.flows) if catalogue is None else Loaded(tuple(catalogue), ())
+    registry, scopes = _catalogue(settings, loaded, traces=traces, sealer=sealer, documents=documents)
     confirmations = Confirmations(
         database=database, ids=ids, clock=clock, settings=settings, audit=audit, registry=registry
     )
@@ -182,6 +185,7 @@ def build(
         registry=registry,
         scopes=scopes,
         documents=documents,
+        prompts=loaded.prompts,
         audit=audit,
         traces=traces,
         outbox=outbox,
@@ -234,10 +238,9 @@ def main() -> None:
 
 
 def _catalogue(
-    settings: Settings, given: Iterable[Flow] | None, *, traces: Traces, sealer: Sealer, documents: Documents
+    settings: Settings, loaded: Loaded, *, traces: Traces, sealer: Sealer, documents: Documents
 ) -> tuple[Registry, Scopes]:
     """Give the closed registry; the manifest describes the registry that holds it, hence the late look."""
-    loaded = load_flows(settings.flows) if given is None else Loaded(tuple(given), ())
     scopes = Scopes(loaded.flows)
     shelf = Shelf(
         registry=lambda: registry, scopes=lambda: scopes, traces=traces, documents=documents, settings=settings
@@ -262,6 +265,9 @@ def _mcp(parts: Parts) -> Blueprint:
         registry=parts.registry,
         scopes=parts.scopes,
         sealer=parts.sealer,
+        traces=parts.traces,
+        documents=parts.documents,
+        prompts=parts.prompts,
         cancellations=Cancellations(parts.database, parts.clock),
         clock=parts.clock,
     )

@@ -123,6 +123,7 @@ CODES = (
     Code(
         "unknown_tool", MCP, "There is no tool by that name (-32602).", "Take a name from tools/list or manifest_get."
     ),
+    Code("unknown_prompt", MCP, "There is no prompt by that name (-32602).", "Take a name from prompts/list."),
     Code(
         "header_mismatch",
         MCP,

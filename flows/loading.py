@@ -1,4 +1,4 @@
-"""The application's flows, had from the modules that COUNTERSIGN_FLOWS names, and everything that stood in the way."""
+"""The flows and prompts of the modules that COUNTERSIGN_FLOWS names, and everything that stood in the way."""
 
 import importlib
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,7 @@ from types import TracebackType
 from flows.check import shown_path
 from flows.faults import Fault, FaultRule
 from flows.operation import Flow
+from flows.prompt import Prompt, prompt_faults
 
 HOME = Path(__file__).resolve().parents[1]
 OUR_NAMES = ("app", "auth", "cli", "core", "flows", "mcp_provider", "migrations", "policy", "web")
@@ -22,23 +23,26 @@ UNSEEN = "What this module declares can't be seen before that is put right"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The flows that could be had, and the faults of the modules that they come from."""
+    """The flows and prompts that could be had, and the faults of the modules that they come from."""
 
     flows: tuple[Flow, ...]
     faults: tuple[Fault, ...]
+    prompts: tuple[Prompt, ...] = ()
 
 
 def load_flows(modules: Sequence[str]) -> Loaded:
-    """Import the modules and give the flows that they name, in order and once each, beside what went wrong."""
-    found: dict[int, Flow] = {}
+    """Import the modules and give what they declare, in order and once each, beside what went wrong."""
+    found: dict[int, Flow | Prompt] = {}
     faults = list(_shadows())
     for name in modules:
-        flows = _flows_of(name)
-        if isinstance(flows, Fault):
-            faults.append(flows)
+        declared = _declared_in(name)
+        if isinstance(declared, Fault):
+            faults.append(declared)
         else:
-            found.update({id(flow): flow for flow in flows})
-    return Loaded(tuple(found.values()), tuple(faults))
+            found.update({id(one): one for one in declared})
+    flows = tuple(one for one in found.values() if isinstance(one, Flow))
+    prompts = tuple(one for one in found.values() if isinstance(one, Prompt))
+    return Loaded(flows, (*faults, *prompt_faults(prompts)), prompts)
 
 
 def _shadows() -> Iterator[Fault]:
@@ -49,7 +53,7 @@ def _shadows() -> Iterator[Fault]:
             yield Fault(rule=FaultRule.NAME_TAKEN, sentence=f"{name} {TAKEN}.", file=shown_path(spec.origin))
 
 
-def _flows_of(name: str) -> list[Flow] | Fault:
+def _declared_in(name: str) -> list[Flow | Prompt] | Fault:
     if name.partition(".")[0] in OUR_NAMES and not name.startswith(DEMO):
         return Fault(rule=FaultRule.NAME_TAKEN, sentence=f"{name.partition('.')[0]} {TAKEN}.", file=name)
     if not all(part.isidentifier() for part in name.split(".")):
@@ -58,11 +62,11 @@ def _flows_of(name: str) -> list[Flow] | Fault:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an application's module may raise anything
         return _unimportable(name, error)
-    flows = [value for value in vars(module).values() if isinstance(value, Flow)]
-    if not flows:
+    declared = [value for value in vars(module).values() if isinstance(value, Flow | Prompt)]
+    if not declared:
         file = getattr(module, "__file__", None)
         return Fault(rule=FaultRule.NO_FLOW, sentence=f"{name} declares no flow.", file=file and shown_path(file))
-    return flows
+    return declared
 
 
 def _unimportable(name: str, error: BaseException) -> Fault:

@@ -67,7 +67,7 @@ class Calls:
             envelope = Envelope(Status.REFUSED, refusal=Refusal(error.code, error.public))
         except UnknownFlow as error:
             raise RpcError(INVALID_PARAMS, error.public, data={"code": error.code}) from None
-        _stop_at_missing_scope(envelope)
+        stop_at_missing_scope(envelope)
         if flow is not None and flow.only_reads:
             return read_result(envelope)
         # action_confirm runs nothing: the flow's own tool does.
@@ -119,7 +119,8 @@ class Calls:
         return Envelope(Status.REFUSED, refusal=Refusal(MISSING_CAPABILITY, sentence))
 
 
-def _stop_at_missing_scope(envelope: Envelope) -> None:
+def stop_at_missing_scope(envelope: Envelope) -> None:
+    """Raise ScopeMissing where asking the person for a right helps."""
     refusal = envelope.refusal
     if refusal is not None and refusal.missing_scopes and refusal.grantable:
         raise ScopeMissing(refusal)

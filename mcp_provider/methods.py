@@ -12,16 +12,22 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from pydantic import ValidationError
 
 from mcp_provider.calls import Calls
+from mcp_provider.completions import Completions
+from mcp_provider.icons import ICONS_SINCE, Icon
 from mcp_provider.messages import RpcError
+from mcp_provider.prompts import Prompts
+from mcp_provider.resources import Resources
 from mcp_provider.sessions import Sessions
-from mcp_provider.tools import STRUCTURED_SINCE, Tools, invalid_cursor
+from mcp_provider.tools import STRUCTURED_SINCE, Tools
 from mcp_provider.wire import Request, Terms
 from policy.principal import Principal
 
 SERVER_NAME, SERVER_TITLE, SERVER_VERSION = "countersign", "Countersign", "0.1.0"
 TTL_MS = 30_000  # there is no listChanged, so what a list says may be this old
 MOST_CACHED_LISTS = 256
-ABSENT_WHEN_NULL = {"tools/call": "arguments", "tools/list": "cursor"}
+READ_TTL_MS = 0  # what is read is of this moment: a right that is added, or a run that ends, counts at once
+COMPLETIONS_SINCE = "2025-03-26"  # as a capability; the method is older
+ABSENT_WHEN_NULL = {"tools/call": "arguments", "prompts/get": "arguments", "completion/complete": "context"}
 INSTRUCTIONS = (
     "You act for {email} and can't exceed their rights. Read tools are free to use. A tool that changes something "
     "doesn't run at the first call: it answers confirmation_required. Then show the person the link (confirmUrl) and "
@@ -40,28 +46,41 @@ class Answer:
     session_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What this server offers, and the icon that it is known by."""
+
+    tools: Tools
+    calls: Calls
+    resources: Resources
+    prompts: Prompts
+    completions: Completions
+    icon: Icon
+
+
 Handler = Callable[[Principal, Request, Terms], Answer]
+Lists = Callable[[Principal, str, str | None], dict[str, Any]]
 
 
 class Methods:
     """Answers requests whose envelope holds."""
 
-    def __init__(self, tools: Tools, calls: Calls, sessions: Sessions) -> None:
-        self._tools = tools
-        self._calls = calls
+    def __init__(self, offered: Offered, sessions: Sessions) -> None:
+        self._offered = offered
         self._sessions = sessions
         self._lists: dict[tuple[object, ...], Answer] = {}
-        both: dict[str, Handler] = {"tools/list": self._list_tools, "tools/call": self._call_tool}
-        self._legacy = both | {"initialize": self._initialize, "ping": self._ping}
-        # The product has no prompts and resources; the modern revision still wants its lists answered with hints.
-        self._modern = both | {
-            "server/discover": self._discover,
-            "prompts/list": self._nothing("prompts"),
-            "prompts/get": self._unknown,
-            "resources/list": self._nothing("resources"),
-            "resources/templates/list": self._nothing("resourceTemplates"),
-            "resources/read": self._unknown,
+        both: dict[str, Handler] = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": _listing(offered.resources.page),
+            "resources/templates/list": _listing(offered.resources.templates_page),
+            "resources/read": self._read_resource,
+            "prompts/list": _listing(offered.prompts.page),
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
         }
+        self._legacy = both | {"initialize": self._initialize, "ping": self._ping}
+        self._modern = both | {"server/discover": self._discover}
 
     def answer(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         """Give the answer of one request; raise RpcError for an unknown method, bad params or a refused call."""
@@ -76,8 +95,8 @@ class Methods:
         version = asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
         members: dict[str, Any] = {
             "protocolVersion": version,
-            "capabilities": {"tools": {}},
-            "serverInfo": _server_info(version),
+            "capabilities": _capabilities(version),
+            "serverInfo": _server_info(version, self._offered.icon),
             "instructions": _instructions(principal),
         }
         session_id = self._sessions.hand_out(principal, version, request.params["capabilities"])
@@ -89,41 +108,48 @@ class Methods:
     def _discover(self, principal: Principal, _request: Request, terms: Terms) -> Answer:
         members: dict[str, Any] = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
-            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+            "capabilities": _capabilities(terms.version),
             "instructions": _instructions(principal),
         }
-        return _written(members, terms, cacheable=True)
+        return _written(members, terms, ttl_ms=TTL_MS, icon=self._offered.icon)
 
     def _list_tools(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         cursor = request.params.get("cursor")
         if cursor is not None:
-            return _written(self._tools.page(principal, terms.version, cursor), terms, cacheable=True)
+            return _written(self._offered.tools.page(principal, terms.version, cursor), terms, ttl_ms=TTL_MS)
         caller = principal.caller
         key = (caller.grant_id, principal.grant_version, principal.scopes, caller.role, terms.version)
         found = self._lists.get(key)
         if found is None:
             if len(self._lists) >= MOST_CACHED_LISTS:
                 self._lists.clear()
-            found = _written(self._tools.page(principal, terms.version, None), terms, cacheable=True)
+            found = _written(self._offered.tools.page(principal, terms.version, None), terms, ttl_ms=TTL_MS)
             self._lists[key] = found
         return found
 
     def _call_tool(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         arguments = request.params.get("arguments") or {}
-        result = self._calls.call(principal, terms, request.params["name"], arguments, request.watch)
+        result = self._offered.calls.call(principal, terms, request.params["name"], arguments, request.watch)
         return _written(result.members(structured_known=terms.version >= STRUCTURED_SINCE), terms)
 
-    def _nothing(self, member: str) -> Handler:
-        def answer(_principal: Principal, request: Request, terms: Terms) -> Answer:
-            if request.params.get("cursor") is not None:
-                raise invalid_cursor()
-            return _written({member: []}, terms, cacheable=True)
+    def _read_resource(self, principal: Principal, request: Request, terms: Terms) -> Answer:
+        members = self._offered.resources.read(principal, terms, request.params["uri"])
+        return _written(members, terms, ttl_ms=READ_TTL_MS)
 
-        return answer
+    def _get_prompt(self, principal: Principal, request: Request, terms: Terms) -> Answer:
+        arguments = request.params.get("arguments") or {}
+        return _written(self._offered.prompts.fill(principal, terms, request.params["name"], arguments), terms)
 
-    def _unknown(self, _principal: Principal, request: Request, _terms: Terms) -> Answer:
-        data = {"uri": request.params["uri"]} if "uri" in request.params else None
-        raise RpcError(INVALID_PARAMS, "There is nothing here by that name.", data=data)
+    def _complete(self, principal: Principal, request: Request, terms: Terms) -> Answer:
+        ref, argument = request.params["ref"], request.params["argument"]
+        return _written(self._offered.completions.complete(principal, ref, argument), terms)
+
+
+def _listing(page: Lists) -> Handler:
+    def answer(principal: Principal, request: Request, terms: Terms) -> Answer:
+        return _written(page(principal, terms.version, request.params.get("cursor")), terms, ttl_ms=TTL_MS)
+
+    return answer
 
 
 def _checked(request: Request, terms: Terms) -> Request:
@@ -140,17 +166,30 @@ def _checked(request: Request, terms: Terms) -> Request:
     return replace(request, params=params)
 
 
-def _written(members: Mapping[str, Any], terms: Terms, *, cacheable: bool = False) -> Answer:
+def _written(
+    members: Mapping[str, Any], terms: Terms, *, ttl_ms: int | None = None, icon: Icon | None = None
+) -> Answer:
+    """Write a result; with `ttl_ms` it is one that the modern revision wants to be told how to cache (W33)."""
     if not terms.modern:
         return Answer(orjson.dumps(members))
-    hints = {"ttlMs": TTL_MS, "cacheScope": "private"} if cacheable else {}
-    meta = {SERVER_INFO_META_KEY: _server_info(terms.version)}
+    hints = {} if ttl_ms is None else {"ttlMs": ttl_ms, "cacheScope": "private"}
+    meta = {SERVER_INFO_META_KEY: _server_info(terms.version, icon)}
     return Answer(orjson.dumps({"resultType": "complete", **members, **hints, "_meta": meta}))
 
 
-def _server_info(version: str) -> dict[str, str]:
-    named = {"name": SERVER_NAME, "version": SERVER_VERSION}
-    return named | {"title": SERVER_TITLE} if version >= STRUCTURED_SINCE else named
+def _capabilities(version: str) -> dict[str, Any]:
+    known: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+    return known | {"completions": {}} if version >= COMPLETIONS_SINCE else known
+
+
+def _server_info(version: str, icon: Icon | None) -> dict[str, Any]:
+    """Say who answers; with the icon where a client first meets the server."""
+    named: dict[str, Any] = {"name": SERVER_NAME, "version": SERVER_VERSION}
+    if version >= STRUCTURED_SINCE:
+        named["title"] = SERVER_TITLE
+    if version >= ICONS_SINCE and icon is not None:
+        named["icons"] = [icon]
+    return named
 
 
 def _instructions(principal: Principal) -> str:

@@ -1,6 +1,6 @@
 """`POST /mcp`: the checks before a message is a message, in their order (checklist W53)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -12,16 +12,24 @@ from werkzeug.routing import Rule
 
 from auth.bearer import Bearer, Challenge
 from core.clock import Clock
+from core.documents import Documents
 from core.http import BODY_LIMIT, preflight, with_cors
 from core.logs import reference
 from core.seal import Sealer
 from core.settings import Settings
+from flows.prompt import Prompt
 from flows.registry import Registry
+from flows.trace import Traces
 from mcp_provider.calls import Calls
+from mcp_provider.completions import Completions
 from mcp_provider.endpoint import Endpoint, Posted, Reply, error_reply
+from mcp_provider.icons import server_icon
 from mcp_provider.messages import RpcError
-from mcp_provider.methods import Methods
+from mcp_provider.methods import Methods, Offered
 from mcp_provider.origins import Origins
+from mcp_provider.pages import Pager
+from mcp_provider.prompts import Prompts
+from mcp_provider.resources import Resources
 from mcp_provider.sessions import Sessions
 from mcp_provider.streams import event
 from mcp_provider.tools import Tools
@@ -46,13 +54,27 @@ def mcp_routes(
     registry: Registry,
     scopes: Scopes,
     sealer: Sealer,
+    traces: Traces,
+    documents: Documents,
+    prompts: Sequence[Prompt],
     cancellations: Cancellations,
     clock: Clock,
 ) -> Blueprint:
     """Serve the MCP endpoint of both eras at `/mcp`."""
     blueprint = Blueprint("mcp", __name__)
     sessions = Sessions(sealer)
-    methods = Methods(Tools(registry, scopes, sealer), Calls(registry, scopes, door), sessions)
+    pager = Pager(sealer, registry.digest)
+    resources = Resources(registry=registry, scopes=scopes, door=door, documents=documents, pager=pager)
+    filled = Prompts(prompts, resources, pager)
+    offered = Offered(
+        tools=Tools(registry, scopes, pager),
+        calls=Calls(registry, scopes, door),
+        resources=resources,
+        prompts=filled,
+        completions=Completions(registry, traces, resources, filled),
+        icon=server_icon(settings.base_url),
+    )
+    methods = Methods(offered, sessions)
     endpoint = Endpoint(methods, sessions, bearer, cancellations, clock)
     origins = Origins(settings)
 

@@ -2,26 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import orjson
-from mcp_types.jsonrpc import INVALID_PARAMS
 
-from core.errors import InvalidCursor
-from core.seal import BadSeal, Sealer
 from flows.effects import Verb
 from flows.operation import Flow
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema, write_outcome_schema
 from mcp_provider.calls import RESERVED
-from mcp_provider.messages import RpcError
+from mcp_provider.pages import Pager
 from policy.builtin import ACTION_TOOLS, ActionTool
 from policy.principal import Principal
 from policy.scopes import Scopes
 
-PAGE = 200
-CURSOR, CURSOR_LIFETIME = "mcp-tools-cursor", timedelta(hours=1)
 FIRST_TOOL = "manifest.get"  # always listed, and the first: it names what could be granted
 ANNOTATIONS_SINCE, STRUCTURED_SINCE = "2025-03-26", "2025-06-18"  # W17
 REACHES_OUT = frozenset({Verb.SEND, Verb.CALL})
@@ -41,30 +35,16 @@ class Listed:
 class Tools:
     """Declares the tools of a registry, once a revision."""
 
-    def __init__(self, registry: Registry, scopes: Scopes, sealer: Sealer) -> None:
+    def __init__(self, registry: Registry, scopes: Scopes, pager: Pager) -> None:
         self._registry = registry
         self._scopes = scopes
-        self._sealer = sealer
+        self._pager = pager
         self._written: dict[str, tuple[Listed, ...]] = {}
 
     def page(self, principal: Principal, version: str, cursor: str | None) -> dict[str, Any]:
         """Give the members of one page; raise RpcError for a cursor that isn't ours, of this operator and list."""
-        shown = [listed.written for listed in self._of(version) if self._is_shown(listed, principal)]
-        start = 0 if cursor is None else self._opened(principal, len(shown), cursor)
-        members: dict[str, Any] = {"tools": [orjson.Fragment(tool) for tool in shown[start : start + PAGE]]}
-        if start + PAGE < len(shown):
-            owner = principal.caller.operator_id
-            members["nextCursor"] = self._sealer.seal(CURSOR, [owner, self._registry.digest, len(shown), start + PAGE])
-        return members
-
-    def _opened(self, principal: Principal, length: int, cursor: str) -> int:
-        try:
-            owner, digest, listed, start = self._sealer.open(CURSOR, cursor, within=CURSOR_LIFETIME)
-        except BadSeal:
-            raise invalid_cursor() from None
-        if (owner, digest, listed) != (principal.caller.operator_id, self._registry.digest, length):
-            raise invalid_cursor()
-        return int(start)
+        shown = [orjson.Fragment(one.written) for one in self._of(version) if self._is_shown(one, principal)]
+        return self._pager.page(principal, "tools", shown, cursor)
 
     def _is_shown(self, listed: Listed, principal: Principal) -> bool:
         return listed.flow is None or not self._scopes.missing(listed.flow, principal.scopes)
@@ -81,11 +61,6 @@ class Tools:
             yield Listed(shown_by, orjson.dumps(in_revision(declare(flow), version)))
         for tool in ACTION_TOOLS:
             yield Listed(None, orjson.dumps(in_revision(declare_action(tool), version)))
-
-
-def invalid_cursor() -> RpcError:
-    """Give the refusal of a cursor that we didn't hand out for this list."""
-    return RpcError(INVALID_PARAMS, InvalidCursor.public, data={"code": InvalidCursor.code})
 
 
 def declare(flow: Flow) -> dict[str, Any]:

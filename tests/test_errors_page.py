@@ -158,6 +158,8 @@ def test_errors_of_mcp_carry_code_sentence_and_reference(served: Served, alice: 
         "method_not_found": legacy.request("no/such"),
         "invalid_params": legacy.request("tools/call", {"name": 5}),
         "unknown_tool": legacy.call("no_such"),
+        "unknown_prompt": legacy.request("prompts/get", {"name": "no_such"}),
+        "unknown_resource": legacy.request("resources/read", {"uri": "file:///etc/passwd"}),
         "invalid_cursor": legacy.request("tools/list", {"cursor": "x"}),
         "header_mismatch": alice.call("orders_list", headers={"Mcp-Name": "other"}),
         "unsupported_protocol_version": alice.as_version("2026-07-28").request(

@@ -11,6 +11,7 @@ from flask import Flask
 from sqlalchemy import Column, Integer, MetaData, Table
 
 from auth.bearer import Challenge
+from core.documents import Documents
 from core.errors import AppError
 from core.http import register_http
 from core.ids import SystemChance
@@ -21,6 +22,7 @@ from flows.effects import reads, sends, writes
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, Params, Result, flow
 from flows.registry import Registry
+from flows.trace import RunLine
 from flows.watch import Watch
 from mcp_provider.routes import mcp_routes
 from policy.dispatch import Call, Stop
@@ -149,6 +151,16 @@ class Door:
         return self.answer
 
 
+class Traces:
+    """Has the runs that a test put there."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunLine] = []
+
+    def own(self, _viewer: Caller, _flow_ids: list[str], *, limit: int) -> list[RunLine]:
+        return self.runs[:limit]
+
+
 class Cancellations:
     """Remembers in this process what clients took back."""
 
@@ -274,6 +286,9 @@ def make_house(flows: tuple[Flow, ...] = FLOWS, **changed: Any) -> House:
         registry=registry,
         scopes=scopes,
         sealer=Sealer(settings.secret_keys, clock),
+        traces=Traces(),  # type: ignore[arg-type]
+        documents=Documents(Path("nowhere")),
+        prompts=(),
         cancellations=cancelled,  # type: ignore[arg-type]
         clock=clock,
     )

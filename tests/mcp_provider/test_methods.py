@@ -106,28 +106,10 @@ def test_discovery_names_what_is_there(house: House) -> None:
     result = ask(house, MODERN, "server/discover")
 
     assert result["supportedVersions"] == [MODERN]
-    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {}}
+    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}
     assert result["_meta"][META + "serverInfo"]["name"] == "countersign"
     assert (result["resultType"], result["cacheScope"]) == ("complete", "private")
     assert "alice@example.test" in result["instructions"]
-
-
-@pytest.mark.parametrize("method", ["prompts/list", "resources/list", "resources/templates/list"])
-def test_lists_of_what_the_product_has_not_are_empty_in_the_modern_era(house: House, method: str) -> None:
-    result = ask(house, MODERN, method)
-
-    assert [] in result.values()
-    assert (result["ttlMs"] >= 0, result["cacheScope"]) == (True, "private")
-    assert house.modern(method, {"cursor": "x"}).error["code"] == -32602
-    assert house.legacy(method).error["code"] == -32601
-
-
-def test_nothing_can_be_read_or_got(house: House) -> None:
-    read = house.modern("resources/read", {"uri": "file:///etc/passwd"}, {"Mcp-Name": "file:///etc/passwd"})
-    got = house.modern("prompts/get", {"name": "x"})
-
-    assert (read.status, read.error["code"], read.error["data"]["uri"]) == (200, -32602, "file:///etc/passwd")
-    assert (got.status, got.error["code"]) == (200, -32602)
 
 
 @pytest.mark.parametrize(
