@@ -132,8 +132,10 @@ def is_busy(error: BaseException) -> bool:
 
 
 def is_out_of_time(error: BaseException) -> bool:
-    """Tell whether PostgreSQL stopped a statement that took too long (57014)."""
-    return isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) == "57014"
+    """Tell whether a statement was stopped since it took too long: by PostgreSQL (57014), or by us on SQLite."""
+    if not isinstance(error, OperationalError):
+        return False
+    return str(error.orig) == "interrupted" or getattr(error.orig, "sqlstate", None) == "57014"
 
 
 def _options(url: str) -> dict[str, Any]:

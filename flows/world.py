@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 ADDRESS = re.compile(r"[^\s@,;:<>\"]+@[^\s@,;:<>\"]+")
 LONGEST_ADDRESS, LONGEST_SUBJECT, LONGEST_TEXT = 254, 200, 100_000
+INSTRUCTIONS = 200_000  # of SQLite's machine, some milliseconds
 IDS = re.compile(r"[a-z]{1,8}")
 
 
@@ -123,6 +124,8 @@ class World:
         if self._session is None:
             with unconfined():
                 connection = self._opened.enter_context(self._connect())
+                if connection.dialect.name == "sqlite":
+                    self._look_within_statements(connection)
             self._info = connection.info
             self._info[WATCHER] = self
             self._opened.callback(self._info.pop, WATCHER, None)
@@ -265,6 +268,19 @@ class World:
     def close(self) -> None:
         """Take the session away and stop watching its connection."""
         self._opened.close()
+
+    def _look_within_statements(self, connection: Connection) -> None:
+        """Let SQLite, which works in this process, stop in the middle of a statement (PostgreSQL has its timeouts)."""
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(self._is_over, INSTRUCTIONS)
+        self._opened.callback(driver.set_progress_handler, None, 0)
+
+    def _is_over(self) -> bool:
+        try:
+            self.check_deadline()
+        except (TookTooLong, Cancelled):
+            return True
+        return False
 
     def _answer(self, step: CallStep, fn: Callable[[str], T], parts: Parts) -> T:
         try:

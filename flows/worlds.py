@@ -141,7 +141,8 @@ def failed(admitted: Admitted, error: Exception) -> Ran:
     if is_busy(error):
         return refused(admitted.run_id, Unavailable())
     if is_out_of_time(error):
-        error = TookTooLong(detail=admitted.flow.id)
+        is_wanted = not admitted.flow.only_reads or not admitted.watch.is_gone()
+        error = TookTooLong(detail=admitted.flow.id) if is_wanted else Cancelled(detail=admitted.flow.id)
     if isinstance(error, FlowError) and _is_said(error, admitted.flow):
         log.info("run %s of %s failed: %s %s", admitted.run_id, admitted.flow.id, error.code, error.detail)
         return Ran(admitted.run_id, Status.FAILED, None, error.code, error.public)

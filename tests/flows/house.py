@@ -317,10 +317,11 @@ def open_house(
     *,
     fresh: bool = True,
     work_deadline: timedelta = timedelta(seconds=5),
+    read_deadline: timedelta = timedelta(seconds=50),
     **engine: Any,
 ) -> Iterator[House]:
     """Give a house on the database at `url` and leave no connection or thread behind."""
-    given = replace(settings(url, folder), write_deadline=work_deadline)
+    given = replace(settings(url, folder), write_deadline=work_deadline, read_deadline=read_deadline)
     database = open_database(Flask(__name__), given)
     if fresh:
         create_tables(database)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy import Connection, func, literal, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -20,6 +20,7 @@ from flows.confine import unconfined
 from flows.effects import reads, writes
 from flows.envelope import Status
 from flows.operation import Params, Result, Secret, Sensitive, flow
+from flows.watch import Unwatched
 from flows.world import World
 from flows.worlds import FactsFailed
 from flows.writes import POINTS, RequestIdConflict
@@ -537,20 +538,65 @@ def test_work_waits_for_a_lock_no_longer_than_it_may_work(
         assert house.confirmation_state(confirmation_id) == "approved"
 
 
-def test_a_statement_that_works_on_and_on_is_stopped(database_url: str, tmp_path: Path, database_kind: str) -> None:
-    if database_kind == "sqlite":
-        pytest.skip("SQLite's statements run in this process: the next one meets the deadline")
+def count_for_ever(world: World) -> Value:
+    """Let the database count further than it comes."""
+    numbers = select(literal(1).label("number")).cte(recursive=True)
+    numbers = numbers.union_all(select(numbers.c.number + 1).where(numbers.c.number < 10**9))
+    return Value(value=world.session.scalars(select(func.count()).select_from(numbers)).one())
 
-    @flow(id="counter.doze", title="Doze", effects=[writes("counter", Counter)], asks="Doze")
-    def doze(_params: Nothing, world: World) -> Value:
-        """Let the database sleep."""
-        numbers = func.generate_series(1, 10**10).table_valued("number")
-        return Value(value=world.session.scalars(select(func.count()).select_from(numbers)).one())
 
-    with open_house(database_url, tmp_path, SystemClock(), work_deadline=timedelta(milliseconds=50)) as house:
-        ran = house.write(doze)
+@flow(id="counter.doze", title="Doze", effects=[writes("counter", Counter)], asks="Doze")
+def doze(_params: Nothing, world: World) -> Value:
+    """Let the database work on and on inside of a write."""
+    return count_for_ever(world)
 
-        assert (ran.status, ran.code) == (Status.FAILED, "took_too_long")
+
+@flow(id="counter.gaze", title="Gaze", effects=[reads("counter", Counter)])
+def gaze(_params: Nothing, world: World) -> Value:
+    """Let the database work on and on."""
+    return count_for_ever(world)
+
+
+def test_a_statement_that_works_on_and_on_is_stopped(database_url: str, tmp_path: Path) -> None:
+    short = timedelta(milliseconds=50)
+    with open_house(database_url, tmp_path, SystemClock(), work_deadline=short, read_deadline=short) as house:
+        wrote, read, after = house.write(doze), house.read(gaze), house.read(get_counter)
+
+    assert (wrote.status, wrote.code) == (Status.FAILED, "took_too_long")
+    assert (read.status, read.code) == (Status.FAILED, "took_too_long")
+    assert after.status is Status.DONE
+
+
+class Gone(Unwatched):
+    """A client that has left."""
+
+    def is_gone(self) -> bool:
+        return True
+
+
+def test_a_read_that_nobody_waits_for_ends_and_a_write_does_not(house: House) -> None:
+    read = house.read(get_counter, watch=Gone())
+    wrote = house.write(add, {"by": 1}, watch=Gone())
+
+    assert (read.status, read.code, wrote.status) == (Status.FAILED, "cancelled", Status.DONE)
+
+
+def test_on_sqlite_a_statement_that_nobody_waits_for_is_stopped(house: House, database_kind: str) -> None:
+    if database_kind != "sqlite":
+        pytest.skip("PostgreSQL stops a statement by time alone")
+
+    class GoneSoon(Unwatched):
+        """A client that leaves while its statement runs."""
+
+        asked = 0
+
+        def is_gone(self) -> bool:
+            self.asked += 1
+            return self.asked > 3
+
+    ran = house.read(gaze, watch=GoneSoon())
+
+    assert (ran.status, ran.code) == (Status.FAILED, "cancelled")
 
 
 def test_each_try_is_given_the_arguments_as_they_were_confirmed(house: House) -> None:
