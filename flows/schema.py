@@ -19,21 +19,9 @@ TEXT = MappingProxyType({"type": "string"})
 REFUSAL = MappingProxyType(
     {
         "type": "object",
-        "description": "Why not.",
-        "properties": {
-            "code": {"type": "string"},
-            "message": {"type": "string"},
-            "rule": {"type": "string"},
-            "missingScopes": {"type": "array", "items": {"type": "string"}},
-            "remedy": {"type": "string"},
-            "grantUrl": {"type": "string"},
-            "confirmVia": {"type": "string"},
-            "runId": {"type": "string"},
-            "outcome": {"type": "string"},
-            "reference": {"type": "string"},
-        },
+        "description": "Why not, and what helps.",  # not spelled out further: every write tool carries this
+        "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
         "required": ["code", "message"],
-        "additionalProperties": False,
     }
 )
 

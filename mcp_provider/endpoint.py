@@ -24,6 +24,8 @@ from mcp_provider.watching import IsGone, Waiting, is_closed
 from policy.cancellations import Cancellations
 from policy.principal import Principal
 
+WWW_AUTHENTICATE = "mcp/www_authenticate"  # ChatGPT's key for a challenge in a body
+
 log = logging.getLogger(__name__)
 
 
@@ -128,6 +130,8 @@ class Endpoint:
             answer = self._methods.answer(principal, request, terms)
         except ScopeMissing as error:
             challenge = self._bearer.forbidden(principal, error.refusal).header
+            # Told in the body too: one 200 may carry many answers, and some hosts read only bodies.
+            error.data = {**error.data, "_meta": {WWW_AUTHENTICATE: [challenge]}}
             return error_reply(request.id, error, headers={"WWW-Authenticate": challenge})
         except Exception as error:  # noqa: BLE001 - the one translator of this surface
             return error_reply(request.id, _translated(error), omit_id=terms.modern)

@@ -23,7 +23,7 @@ from flows.trace import Traces
 from mcp_provider.calls import Calls
 from mcp_provider.completions import Completions
 from mcp_provider.endpoint import Endpoint, Posted, Reply, error_reply
-from mcp_provider.icons import server_icon
+from mcp_provider.icons import address_of_icon, server_icon
 from mcp_provider.messages import RpcError
 from mcp_provider.methods import Methods, Offered
 from mcp_provider.origins import Origins
@@ -67,7 +67,7 @@ def mcp_routes(
     resources = Resources(registry=registry, scopes=scopes, door=door, documents=documents, pager=pager)
     filled = Prompts(prompts, resources, pager)
     offered = Offered(
-        tools=Tools(registry, scopes, pager),
+        tools=Tools(registry, scopes, pager, address_of_icon(settings.base_url)),
         calls=Calls(registry, scopes, door),
         resources=resources,
         prompts=filled,

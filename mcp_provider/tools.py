@@ -11,6 +11,7 @@ from flows.operation import Flow
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema, write_outcome_schema
 from mcp_provider.calls import RESERVED
+from mcp_provider.icons import ICONS_SINCE
 from mcp_provider.pages import Pager
 from policy.builtin import ACTION_TOOLS, ActionTool
 from policy.principal import Principal
@@ -35,10 +36,12 @@ class Listed:
 class Tools:
     """Declares the tools of a registry, once a revision."""
 
-    def __init__(self, registry: Registry, scopes: Scopes, pager: Pager) -> None:
+    def __init__(self, registry: Registry, scopes: Scopes, pager: Pager, icon: str | None) -> None:
+        """`icon` is the address of the icon that each tool shows: whole it would stand in the list for every tool."""
         self._registry = registry
         self._scopes = scopes
         self._pager = pager
+        self._icons = {"icons": [{"src": icon}]} if icon else {}
         self._written: dict[str, tuple[Listed, ...]] = {}
 
     def page(self, principal: Principal, version: str, cursor: str | None) -> dict[str, Any]:
@@ -58,9 +61,15 @@ class Tools:
         flows = sorted(self._registry, key=lambda flow: flow.id != FIRST_TOOL)
         for flow in flows:
             shown_by = None if flow.id == FIRST_TOOL else flow
-            yield Listed(shown_by, orjson.dumps(in_revision(declare(flow), version)))
+            needed = list(self._scopes.missing(flow, frozenset()))
+            yield Listed(shown_by, self._as_written(declare(flow), needed, version))
         for tool in ACTION_TOOLS:
-            yield Listed(None, orjson.dumps(in_revision(declare_action(tool), version)))
+            yield Listed(None, self._as_written(declare_action(tool), [], version))  # its scopes are the flow's
+
+    def _as_written(self, tool: Mapping[str, Any], scopes: list[str], version: str) -> bytes:
+        schemes = [{"type": "oauth2", "scopes": scopes}]
+        whole = {**tool, **self._icons, "securitySchemes": schemes, "_meta": {"securitySchemes": schemes}}
+        return orjson.dumps(in_revision(whole, version))
 
 
 def declare(flow: Flow) -> dict[str, Any]:
@@ -103,10 +112,13 @@ def annotations(flow: Flow) -> dict[str, bool]:
 def in_revision(tool: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Leave out what `version` doesn't know; a title then stands among the annotations (W17)."""
     known = dict(tool)
+    if version < ICONS_SINCE:
+        known.pop("icons", None)
     if version >= STRUCTURED_SINCE:
         return known
     title = known.pop("title")
-    del known["outputSchema"]
+    for unknown in ("outputSchema", "securitySchemes", "_meta"):
+        del known[unknown]
     hints = known.pop("annotations")
     if version >= ANNOTATIONS_SINCE:
         known["annotations"] = {"title": title, **hints}

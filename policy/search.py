@@ -192,14 +192,14 @@ def search_flows(shelf: Shelf) -> list[Flow]:
 
     @flow(id="search", title="Search what there is here", effects=[RUNS])
     def search(params: SearchParams, world: World) -> SearchResults:
-        """Find flows, pages of the documentation and your own recent runs by words; fetch reads what was found. Not
-        for the application's data: its own tools look that up.
+        """Find flows, documentation and your own recent runs by words; fetch reads them. Not for the application's
+        data: its own tools look that up.
         """
         return SearchResults(results=tuple(best(params.query, list(shelf.entries(world.caller)))))
 
     @flow(id="fetch", title="Read what was found", effects=[RUNS], errors=(NothingThere,))
     def fetch(params: FetchParams, world: World) -> Fetched:
-        """Read one result of search as a whole: a flow's declaration, a page of the documentation, or a run."""
+        """Read one result of search as a whole: a flow, a page of the documentation, or a run."""
         return shelf.fetch(params.id, world)
 
     return [replace(one, source=Source.BUILTIN, group=MANIFEST_GROUP) for one in (search, fetch)]

@@ -21,8 +21,8 @@ from flows.caller import Caller, Role, Surface
 from flows.effects import reads, sends, writes
 from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, Params, Result, flow
+from flows.prompt import Prompt
 from flows.registry import Registry
-from flows.trace import RunLine
 from flows.watch import Watch
 from mcp_provider.routes import mcp_routes
 from policy.dispatch import Call, Stop
@@ -112,6 +112,20 @@ def manifest_get(params: Nothing, world: Any) -> Orders:
     return _never(params, world)  # type: ignore[no-any-return]
 
 
+def many_flows(count: int) -> tuple[Flow, ...]:
+    """Give flows that only fill a list."""
+
+    def one(number: int) -> Flow:
+        @flow(id=f"list.n{number}", title="List", effects=[reads("orders", ORDERS)])
+        def listed(params: ListOrders, world: Any) -> Orders:
+            """List orders."""
+            return _never(params, world)  # type: ignore[no-any-return]
+
+        return listed
+
+    return tuple(one(number) for number in range(count))
+
+
 FLOWS = (orders_list, orders_refund, summary_write, manifest_get)
 
 
@@ -149,16 +163,6 @@ class Door:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
-
-
-class Traces:
-    """Has the runs that a test put there."""
-
-    def __init__(self) -> None:
-        self.runs: list[RunLine] = []
-
-    def own(self, _viewer: Caller, _flow_ids: list[str], *, limit: int) -> list[RunLine]:
-        return self.runs[:limit]
 
 
 class Cancellations:
@@ -263,7 +267,7 @@ def request(method: str, params: Any = None, request_id: Any = 7) -> dict[str, A
     return body if params is None else body | {"params": params}
 
 
-def make_house(flows: tuple[Flow, ...] = FLOWS, **changed: Any) -> House:
+def make_house(flows: tuple[Flow, ...] = FLOWS, prompts: tuple[Prompt, ...] = (), **changed: Any) -> House:
     """Put the endpoint together with fakes of the door and the bearer check."""
     given: dict[str, Any] = {
         "base_url": "http://localhost:6535",
@@ -286,9 +290,9 @@ def make_house(flows: tuple[Flow, ...] = FLOWS, **changed: Any) -> House:
         registry=registry,
         scopes=scopes,
         sealer=Sealer(settings.secret_keys, clock),
-        traces=Traces(),  # type: ignore[arg-type]
+        traces=None,  # type: ignore[arg-type] # the door of this house ran nothing
         documents=Documents(Path("nowhere")),
-        prompts=(),
+        prompts=prompts,
         cancellations=cancelled,  # type: ignore[arg-type]
         clock=clock,
     )

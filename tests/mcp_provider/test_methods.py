@@ -9,19 +9,15 @@ import jsonschema
 import pytest
 from mcp_types.methods import validate_server_result
 
-from flows.effects import reads
-from flows.operation import Flow, flow
 from mcp_provider.methods import SERVER_VERSION
 from tests.mcp_provider.house import (
     LEGACY,
     LEGACY_VERSIONS,
     META,
     MODERN,
-    ORDERS,
     House,
-    ListOrders,
-    Orders,
     make_house,
+    many_flows,
 )
 
 EVERY_VERSION = (*LEGACY_VERSIONS, MODERN)
@@ -56,6 +52,9 @@ def test_the_handshake_agrees_on_a_legacy_version(house: House, asked: str, give
     assert answer.result["protocolVersion"] == given
     assert answer.result["serverInfo"]["name"] == "countersign"
     assert ("title" in answer.result["serverInfo"]) is (given >= "2025-06-18")
+    assert ("icons" in answer.result["serverInfo"]) is (given >= "2025-11-25")
+    assert ("completions" in answer.result["capabilities"]) is (given >= "2025-03-26")
+    assert answer.result["capabilities"].keys() - {"completions"} == {"tools", "prompts", "resources"}
     assert "alice@example.test" in answer.result["instructions"]
     assert all("!" <= sign <= "~" for sign in answer.headers["mcp-session-id"])
     validate_server_result("initialize", given, answer.result)
@@ -143,7 +142,7 @@ def test_ping_is_answered_before_and_after_the_handshake(house: House, version: 
 def test_a_tool_has_the_fields_that_its_revision_knows(house: House, version: str) -> None:
     expected = {"name", "description", "inputSchema"}
     expected |= {"annotations"} if version >= "2025-03-26" else set()
-    expected |= {"title", "outputSchema"} if version >= "2025-06-18" else set()
+    expected |= {"title", "outputSchema", "securitySchemes", "_meta"} if version >= "2025-06-18" else set()
 
     for tool in ask(house, version, "tools/list")["tools"]:
         assert set(tool) == expected
@@ -231,20 +230,8 @@ def test_absent_and_null_cursors_are_the_first_page_and_all_others_invalid(house
         assert (answer.status, answer.error["code"]) == (200, -32602)
 
 
-def _many(count: int) -> tuple[Flow, ...]:
-    def one(number: int) -> Flow:
-        @flow(id=f"list.n{number}", title="List", effects=[reads("orders", ORDERS)])
-        def listed(params: ListOrders, world: Any) -> Orders:
-            """List orders."""
-            raise AssertionError((params, world))
-
-        return listed
-
-    return tuple(one(number) for number in range(count))
-
-
 def test_a_long_list_has_pages_that_end_and_belong_to_their_operator() -> None:
-    house = make_house(_many(450))
+    house = make_house(many_flows(450))
     pages = [ask(house, MODERN, "tools/list")]
     while "nextCursor" in pages[-1]:
         pages.append(ask(house, MODERN, "tools/list", {"cursor": pages[-1]["nextCursor"]}))
