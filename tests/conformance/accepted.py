@@ -23,10 +23,4 @@ ACCEPTED = (
     Accepted("server-stateless", "sep-2575-server-honors-notification-filter", "SKIPPED", _NO_STREAM),
     Accepted("server-stateless", "sep-2575-server-sends-prompts-list-changed-on-subscription", "SKIPPED", _NO_CHANGES),
     Accepted("server-stateless", "sep-2575-server-sends-tools-list-changed-on-subscription", "SKIPPED", _NO_CHANGES),
-    Accepted(
-        "caching",
-        "sep-2549-resources-read-caching-hints",
-        "SKIPPED",
-        "the product has no resources, so resources/list is empty and there is nothing to read",
-    ),
 )

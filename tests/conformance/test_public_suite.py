@@ -29,6 +29,17 @@ OLD, LEGACY, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
 FLOWS = ",".join((*DEMO_FLOWS, "tests.conformance.fixture_flows"))
 READ_SCOPES = "mcp:manifest:read mcp:schema:read mcp:effects:read mcp:traces:read mcp:flows:read"
 
+# What is offered beside tools: one check each, and the one of every message's schema.
+SURFACE = (
+    "resources-list",
+    "prompts-list",
+    "prompts-get-simple",
+    "prompts-get-with-args",
+    "prompts-get-embedded-resource",
+    "prompts-get-with-image",
+    "completion-complete",
+)
+
 # How many checks the suite makes in each run: one fewer means that it didn't get to what it tests.
 SERVER_RUNS = {
     Run("server-initialize", OLD): 3,
@@ -43,6 +54,8 @@ SERVER_RUNS = {
     Run("dns-rebinding-protection", LEGACY): 2,
     Run("dns-rebinding-protection", MODERN): 2,
     Run("http-header-validation", MODERN): 14,
+    Run("sep-2164-resource-not-found", MODERN): 4,
+    **{Run(scenario, revision): 2 for scenario in SURFACE for revision in (OLD, LEGACY, MODERN)},
 }
 METADATA, CODE_GRANT = "authorization-server-metadata-endpoint", "authorization-code-grant"
 AUTHORIZATION_RUNS = {
@@ -51,7 +64,7 @@ AUTHORIZATION_RUNS = {
     Run(METADATA, MODERN): 2,
     Run(CODE_GRANT, MODERN): 1,
 }
-TOTAL = 81
+TOTAL = 127
 
 
 @pytest.fixture(scope="module", autouse=True)
