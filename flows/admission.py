@@ -12,7 +12,9 @@ from core.clock import to_us
 from core.errors import AppError
 from flows.arguments import Arguments, stored
 from flows.caller import Caller
+from flows.content import Content
 from flows.envelope import Status
+from flows.inert import Inert
 from flows.operation import Flow
 from flows.trace import RunRecord
 from flows.watch import UNWATCHED, Watch
@@ -66,6 +68,7 @@ class Ran:
     code: str | None
     message: str | None
     kept: bool = False
+    contents: tuple[Content, ...] = ()  # of the run itself: no record keeps it
 
 
 Spend = Callable[[Connection], None]
@@ -74,9 +77,9 @@ RecordRow = Callable[[Ran], Mapping[str, Any]]
 RecordReaped = Callable[[Connection, RunRecord], None]
 
 
-def done(run_id: str, result: dict[str, Any]) -> Ran:
+def done(run_id: str, result: Inert) -> Ran:
     """Give the outcome of a run that did its work."""
-    return Ran(run_id, Status.DONE, result, None, None)
+    return Ran(run_id, Status.DONE, result.data, None, None, contents=result.contents)
 
 
 def refused(run_id: str | None, refusal: AppError) -> Ran:

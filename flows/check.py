@@ -14,6 +14,7 @@ from flows.operation import Flow, FlowFault, Rule, Source, asked_fields
 from flows.schema import input_schema, output_schema
 
 ID = re.compile(r"[a-z][a-z0-9]*(?:[._][a-z0-9]+)*")
+RESOURCE = re.compile(r"(?!countersign:)[a-z][a-z0-9+.-]*://[A-Za-z0-9._~/{}-]+")
 SCOPE = re.compile(r"[a-z][a-z0-9_-]*:[a-z0-9_:-]+")
 LONGEST_TOOL_NAME = 48  # clients prefix it and stop at 64 (clients.md)
 LONGEST_TARGET = 80
@@ -75,6 +76,26 @@ def _check_params(flow: Flow) -> Iterator[Found]:
             yield FaultRule.PARAM_NAMES, f"the parameter {name} must be read and written under one name"
     if flow.amount is not None and flow.amount not in flow.params.model_fields:
         yield FaultRule.AMOUNT_UNKNOWN, f"amount names {flow.amount}, which is no parameter"
+
+
+def _check_resource(flow: Flow) -> Iterator[Found]:
+    if flow.resource is None:
+        return
+    if not RESOURCE.fullmatch(flow.resource):
+        yield FaultRule.RESOURCE, f"the resource {flow.resource} must be like shop://menu or shop://orders/{{number}}"
+    if not flow.only_reads:
+        yield FaultRule.RESOURCE, "only a flow that reads can be read as a resource"
+    if flow.client_capabilities:
+        yield FaultRule.RESOURCE, "a flow that needs something of its client can't be read as a resource"
+    try:
+        named = asked_fields(flow.resource)
+    except ValueError as error:
+        yield FaultRule.RESOURCE, f"resource: {error}"
+        return
+    texts = {name for name, field in flow.params.model_fields.items() if field.annotation is str}
+    required = {name for name, field in flow.params.model_fields.items() if field.is_required()}
+    if not required <= set(named) <= texts:
+        yield FaultRule.RESOURCE, "its address names every required parameter, and only parameters that are text"
 
 
 def _check_schemas(flow: Flow) -> Iterator[Found]:
@@ -170,6 +191,7 @@ def _check_asks(flow: Flow) -> Iterator[Found]:
 CHECKS: tuple[tuple[Callable[[Flow], Iterator[Found]], FaultRule | None], ...] = (
     (_check_name, None),
     (_check_params, FaultRule.SIGNATURE),
+    (_check_resource, FaultRule.SIGNATURE),
     (_check_schemas, FaultRule.SIGNATURE),
     (_check_effects, FaultRule.EFFECTS_LIST),
     (_check_cascades, FaultRule.EFFECTS_LIST),

@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from flows.content import Content
+
 
 class Status(StrEnum):
     """How a call stands. The first five and `running` are no errors; the last four are (design D4)."""
@@ -68,3 +70,4 @@ class Envelope:
     unconfirmed: bool = False  # rule `client`: "not confirmed by a person"
     replayed: bool = field(default=False)
     tool: str | None = None  # whose next call runs what waits
+    contents: tuple[Content, ...] = ()  # beside the result

@@ -45,6 +45,8 @@ class FaultRule(StrEnum):
     ASKS_UNKNOWN = "asks_unknown"
     ASKS_SENSITIVE = "asks_sensitive"
     PROMPT = "prompt"
+    RESOURCE = "resource"
+    RESOURCE_TAKEN = "resource_taken"
 
 
 Found = tuple[FaultRule, str]

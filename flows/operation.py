@@ -104,6 +104,7 @@ class Flow:
     group: frozenset[str] | None = None
     client_capabilities: frozenset[str] = frozenset()
     at_once: int | None = None
+    resource: str | None = None
     faults: tuple[Found, ...] = ()  # what `@flow` met; told with all the others, so that one doesn't hide the next
 
     @property
@@ -152,6 +153,7 @@ def flow(
     version: int = 1,
     client_capabilities: frozenset[str] = frozenset(),
     at_once: int | None = None,
+    resource: str | None = None,
 ) -> "Callable[[Callable[[Any, World], Any]], Flow]":
     """Declare the decorated `(params, world) -> result` function as a flow; registers nothing.
 
@@ -159,7 +161,8 @@ def flow(
     filled from `facts(params, world)`, which reads them on the server, and else from the validated params.
     `client_capabilities` names what the agent's client must have declared, e.g. `{"sampling"}`; a client without it
     is refused before anything runs (MCP 2026-07-28, -32021). `at_once` is how many runs of it there may be at a time,
-    over all workers; the next one is refused with `too_many_runs`.
+    over all workers; the next one is refused with `too_many_runs`. `resource` is an address by which a flow that reads
+    can be read as well, e.g. `"shop://orders/{number}"`, whose fields are its params.
     """
 
     def declare(function: "Callable[[Any, World], Any]") -> Flow:
@@ -183,6 +186,7 @@ def flow(
             version=version,
             client_capabilities=client_capabilities,
             at_once=at_once,
+            resource=resource,
             faults=lists if problem is None else ((FaultRule.SIGNATURE, problem), *lists),
         )
         return declared if declared.only_reads else replace(declared, rule=rule or Rule.HUMAN)

@@ -29,6 +29,8 @@ class Registry:
         faults = [*found, *(one for flow in self._flows for one in faults_of(flow))]
         self._by_id = _unique(self._flows, "id", FaultRule.ID_TAKEN, faults)
         self._by_tool = _unique(self._flows, "tool_name", FaultRule.TOOL_NAME_TAKEN, faults)
+        readable = tuple(flow for flow in self._flows if flow.resource is not None)
+        _unique(readable, "resource", FaultRule.RESOURCE_TAKEN, faults)
         if faults:
             raise FlowFaults(faults)
         self.digest = hashlib.sha256(b"\n".join(_declaration(flow) for flow in self._flows)).hexdigest()
@@ -71,7 +73,7 @@ def _unique(flows: tuple[Flow, ...], attribute: str, rule: FaultRule, faults: li
 def _declaration(flow: Flow) -> bytes:
     """Give everything that a client, a page or a policy can see of the flow, as one line of JSON."""
     words = [flow.id, flow.version, flow.title, flow.summary, flow.source, flow.scope, flow.rule, flow.asks]
-    more = [flow.unattended, flow.amount, sorted(flow.group or ()), sorted(flow.client_capabilities)]
+    more = [flow.unattended, flow.amount, flow.resource, sorted(flow.group or ()), sorted(flow.client_capabilities)]
     effects = [[effect.verb, effect.target, sorted(effect.tables), effect.outside] for effect in flow.effects]
     errors = [[error.code, error.public] for error in flow.errors]
     return orjson.dumps([words, more, effects, errors, input_schema(flow.params), output_schema(flow.result)])

@@ -20,7 +20,7 @@ from flows.confine import OutsideReach, confined
 from flows.effects import Verb
 from flows.envelope import Status
 from flows.guard import Limits, UndeclaredEffect, UnseenSql
-from flows.inert import ResultTooLarge, inert
+from flows.inert import Inert, ResultTooLarge, inert
 from flows.operation import Flow, FlowError, Params, Source
 from flows.watch import UNWATCHED, Watch
 from flows.world import Cancelled, Parts, TookTooLong, World, closing
@@ -90,7 +90,7 @@ class Worlds:
         limits = self._limits_of(admitted.flow)
         return closing(self._world(limits, admitted.caller, lambda: nullcontext(connection), **given))
 
-    def result_of(self, flow: Flow, world: World, params: Params) -> dict[str, Any]:
+    def result_of(self, flow: Flow, world: World, params: Params) -> Inert:
         """Let the flow do its work and give its result as plain data; raises whatever stops it."""
         with _kept_to(world, flow):
             result = flow.function(params, world)

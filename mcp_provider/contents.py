@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.content import Audio, Content, Embedded, Image, Link, Text
 
-AUDIO_SINCE, LINKS_SINCE = "2025-03-26", "2025-06-18"
+AUDIO_SINCE, STRUCTURED_SINCE = "2025-03-26", "2025-06-18"  # with structured content came links
 
 
 def content_item(content: Content, version: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _media(content: Image | Audio) -> dict[str, str]:
 
 
 def _link(content: Link, version: str) -> dict[str, Any]:
-    if version < LINKS_SINCE:
+    if version < STRUCTURED_SINCE:
         return text_item(f"{content.name}: {content.uri}")
     kind = {} if content.mime is None else {"mimeType": content.mime}
     return {"type": "resource_link", "uri": content.uri, "name": content.name, **kind}

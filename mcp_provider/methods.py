@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from mcp_provider.calls import Calls
 from mcp_provider.completions import Completions
+from mcp_provider.contents import STRUCTURED_SINCE
 from mcp_provider.icons import ICONS_SINCE, Icon
 from mcp_provider.messages import RpcError
 from mcp_provider.prompts import Prompts
 from mcp_provider.resources import Resources
 from mcp_provider.sessions import Sessions
-from mcp_provider.tools import STRUCTURED_SINCE, Tools
+from mcp_provider.tools import Tools
 from mcp_provider.wire import Request, Terms
 from policy.principal import Principal
 
@@ -130,7 +131,7 @@ class Methods:
     def _call_tool(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         arguments = request.params.get("arguments") or {}
         result = self._offered.calls.call(principal, terms, request.params["name"], arguments, request.watch)
-        return _written(result.members(structured_known=terms.version >= STRUCTURED_SINCE), terms)
+        return _written(result.members(terms.version), terms)
 
     def _read_resource(self, principal: Principal, request: Request, terms: Terms) -> Answer:
         members = self._offered.resources.read(principal, terms, request.params["uri"])

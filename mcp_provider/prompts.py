@@ -1,21 +1,19 @@
 """`prompts/*`: words that a person picks in their client, and what they are about, read under the person's rights."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mcp_types.jsonrpc import INVALID_PARAMS
 
 from flows.arguments import InvalidArguments
-from flows.content import Embedded, Text
-from flows.prompt import Argument, Attached, Message, Prompt
-from mcp_provider.contents import content_item, resource_item
+from flows.content import Content, Embedded, Text
+from flows.prompt import Argument, Attached, Prompt
+from mcp_provider.contents import STRUCTURED_SINCE, content_item, resource_item
 from mcp_provider.messages import RpcError
 from mcp_provider.pages import Pager
 from mcp_provider.resources import Resources
-from mcp_provider.tools import STRUCTURED_SINCE
 from mcp_provider.wire import Terms
-from policy.addresses import Kind, find_address
 from policy.principal import Principal
 from policy.search import NothingThere
 from policy.words import plain
@@ -95,33 +93,24 @@ class Prompts:
         if prompt is None:
             raise invalid("unknown_prompt", "There is no prompt by that name. prompts/list names those that exist.")
         filled = _checked(prompt, given)
-        messages = [
-            {"role": "user", "content": self._content(principal, terms, message, filled)}
-            for message in prompt.messages
-            if filled.keys() >= set(prompt.names_in(message))
-        ]
+        contents: list[dict[str, Any]] = []
+        for message in prompt.messages:
+            if not filled.keys() >= set(prompt.names_in(message)):
+                continue
+            if isinstance(message, Attached):
+                contents += self._attached(principal, message.uri.format(**filled))
+            else:
+                contents.append(content_item(_filled(message, filled), terms.version))
+        messages = [{"role": "user", "content": content} for content in contents]
         return {"description": prompt.description, "messages": messages}
 
     def _is_shown(self, principal: Principal, prompt: Prompt) -> bool:
-        return all(self._resources.may_read(principal, kind) for kind in _kinds_of(prompt))
+        attached = [message.uri for message in prompt.messages if isinstance(message, Attached)]
+        return all(self._resources.may_attach(principal, uri) for uri in attached)
 
-    def _content(
-        self, principal: Principal, terms: Terms, message: Message, given: Mapping[str, str]
-    ) -> dict[str, Any]:
-        match message:
-            case Attached():
-                return resource_item(self._attached(principal, message.uri.format(**given)))
-            case Text():
-                return content_item(Text(text=message.text.format(**_quoted(given))), terms.version)
-            case Embedded():
-                uri = message.uri.format(**{name: plain(value, LONGEST_VALUE) for name, value in given.items()})
-                return content_item(Embedded(uri=uri, text=message.text, mime=message.mime), terms.version)
-            case _:
-                return content_item(message, terms.version)
-
-    def _attached(self, principal: Principal, uri: str) -> dict[str, Any]:
+    def _attached(self, principal: Principal, uri: str) -> list[dict[str, Any]]:
         try:
-            return self._resources.contents(principal, uri)
+            return [resource_item(found) for found in self._resources.contents(principal, uri)]
         except NothingThere:
             raise invalid(NothingThere.code, "What this prompt is to be about isn't there.") from None
 
@@ -129,14 +118,6 @@ class Prompts:
 def invalid(code: str, sentence: str) -> RpcError:
     """Give the refusal of params that name what isn't there, or lack what is needed."""
     return RpcError(INVALID_PARAMS, sentence, data={"code": code})
-
-
-def _kinds_of(prompt: Prompt) -> Iterator[Kind]:
-    for message in prompt.messages:
-        if isinstance(message, Attached):
-            address = find_address(message.uri.format(**dict.fromkeys(prompt.names_in(message), "x")))
-            if address is not None:
-                yield address.kind
 
 
 def _checked(prompt: Prompt, given: Mapping[str, str]) -> dict[str, str]:
@@ -152,6 +133,15 @@ def _checked(prompt: Prompt, given: Mapping[str, str]) -> dict[str, str]:
     if long:
         raise invalid(InvalidArguments.code, f"{', '.join(long)} must have at most {LONGEST_VALUE} characters.")
     return filled
+
+
+def _filled(message: Content, given: Mapping[str, str]) -> Content:
+    if isinstance(message, Text):
+        return Text(text=message.text.format(**_quoted(given)))
+    if isinstance(message, Embedded):
+        uri = message.uri.format(**{name: plain(value, LONGEST_VALUE) for name, value in given.items()})
+        return Embedded(uri=uri, text=message.text, mime=message.mime)
+    return message
 
 
 def _quoted(given: Mapping[str, str]) -> dict[str, str]:

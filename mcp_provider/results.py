@@ -8,7 +8,9 @@ import orjson
 
 from core.clock import iso
 from core.logs import reference
+from flows.content import Content
 from flows.envelope import Envelope, Refusal, Status, Waiting
+from mcp_provider.contents import STRUCTURED_SINCE, content_item, text_item
 
 TEACHING = (
     "NOT executed yet. Ask the person to open {url} and approve: {summary}. After that call {tool} again with the same "
@@ -35,11 +37,13 @@ class ToolResult:
     texts: tuple[str, ...]
     structured: bytes | None
     is_error: bool
+    contents: tuple[Content, ...] = ()
 
-    def members(self, *, structured_known: bool) -> dict[str, Any]:
-        """Give the result's members; revisions before 2025-06-18 know no structured content."""
-        members: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in self.texts]}
-        if self.structured is not None and structured_known:
+    def members(self, version: str) -> dict[str, Any]:
+        """Give the result's members as a revision knows them; those before 2025-06-18 know no structured content."""
+        items = [content_item(content, version) for content in self.contents]
+        members: dict[str, Any] = {"content": [*map(text_item, self.texts), *items]}
+        if self.structured is not None and version >= STRUCTURED_SINCE:
             members["structuredContent"] = orjson.Fragment(self.structured)
         members["isError"] = self.is_error
         return members
@@ -49,7 +53,7 @@ def read_result(envelope: Envelope) -> ToolResult:
     """Give the answer of a read tool: its flow's result itself, or the sentence and the facts of its refusal."""
     if envelope.status is Status.DONE:
         data = orjson.dumps(envelope.result or {})
-        return ToolResult((data.decode(),), data, is_error=False)
+        return ToolResult((data.decode(),), data, is_error=False, contents=envelope.contents)
     # No structured content: it would have to be a result of the flow. The code goes into a text of its own.
     refusal = envelope.refusal or Refusal(envelope.status, SENTENCES[envelope.status])
     facts = orjson.dumps(_refusal_members(refusal)).decode()
@@ -60,7 +64,7 @@ def write_result(envelope: Envelope, tool: str) -> ToolResult:
     """Give the answer of a write tool: the outcome object in every case, taught in one text before it."""
     data = orjson.dumps(_outcome_members(envelope))
     text = _teaching(envelope, envelope.waiting, tool) if envelope.waiting else _sentence(envelope)
-    return ToolResult((text, data.decode()), data, is_error=envelope.status.is_error)
+    return ToolResult((text, data.decode()), data, is_error=envelope.status.is_error, contents=envelope.contents)
 
 
 def refusal_data(refusal: Refusal) -> dict[str, Any]:

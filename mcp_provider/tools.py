@@ -11,6 +11,7 @@ from flows.operation import Flow
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema, write_outcome_schema
 from mcp_provider.calls import RESERVED
+from mcp_provider.contents import STRUCTURED_SINCE
 from mcp_provider.icons import ICONS_SINCE
 from mcp_provider.pages import Pager
 from policy.builtin import ACTION_TOOLS, ActionTool
@@ -18,7 +19,7 @@ from policy.principal import Principal
 from policy.scopes import Scopes
 
 FIRST_TOOL = "manifest.get"  # always listed, and the first: it names what could be granted
-ANNOTATIONS_SINCE, STRUCTURED_SINCE = "2025-03-26", "2025-06-18"  # W17
+ANNOTATIONS_SINCE = "2025-03-26"  # W17
 REACHES_OUT = frozenset({Verb.SEND, Verb.CALL})
 CHANGES = frozenset({Verb.WRITE, Verb.DELETE, Verb.SEND, Verb.CALL})
 INVOKE_TOOL, CONFIRM_TOOL = ACTION_TOOLS

@@ -372,7 +372,8 @@ def _is_outdated(ran: Ran) -> bool:
 
 
 def _outcome(ran: Ran) -> Envelope:
-    return Envelope(ran.status, run_id=ran.run_id, result=ran.result, refusal=_refusal(ran) if ran.code else None)
+    refusal = _refusal(ran) if ran.code else None
+    return Envelope(ran.status, run_id=ran.run_id, result=ran.result, refusal=refusal, contents=ran.contents)
 
 
 def _refusing(refusal: Refusal) -> Envelope:

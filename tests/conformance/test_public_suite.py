@@ -29,9 +29,18 @@ OLD, LEGACY, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
 FLOWS = ",".join((*DEMO_FLOWS, "tests.conformance.fixture_flows"))
 READ_SCOPES = "mcp:manifest:read mcp:schema:read mcp:effects:read mcp:traces:read mcp:flows:read"
 
-# What is offered beside tools: one check each, and the one of every message's schema.
+# One check each, and the one of every message's schema.
 SURFACE = (
+    "tools-call-simple-text",
+    "tools-call-image",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-mixed-content",
+    "tools-call-error",
     "resources-list",
+    "resources-read-text",
+    "resources-read-binary",
+    "resources-templates-read",
     "prompts-list",
     "prompts-get-simple",
     "prompts-get-with-args",
@@ -64,7 +73,7 @@ AUTHORIZATION_RUNS = {
     Run(METADATA, MODERN): 2,
     Run(CODE_GRANT, MODERN): 1,
 }
-TOTAL = 127
+TOTAL = 181
 
 
 @pytest.fixture(scope="module", autouse=True)

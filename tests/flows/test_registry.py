@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import pytest
 
+from flows.check import faults_of
 from flows.effects import Effect, Verb, deletes, reads, reads_outside, sends, writes
 from flows.faults import Fault, FaultRule, FlowFaults
 from flows.models import run
-from flows.operation import Flow, Params, Rule, Secret, Sensitive, Source
+from flows.operation import Flow, Params, Rule, Secret, Sensitive, Source, flow
 from flows.registry import Registry, UnknownFlow
-from tests.flows.house import Counter, add, get_counter
+from tests.flows.house import Counter, Value, add, get_counter
 
 
 class Reserved(Params):
@@ -160,3 +161,47 @@ def test_flows_are_found_by_id_and_by_tool_and_nothing_else_is() -> None:
 def test_the_digest_changes_with_every_declaration(changes: dict[str, Any]) -> None:
     assert Registry([replace(add, **changes)]).digest != Registry([add]).digest
     assert Registry([add]).digest == Registry([replace(add)]).digest
+
+
+class Place(Params):
+    """A text and a number."""
+
+    name: str
+    floor: int = 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"resource": "house://rooms/{name}"}, None),
+        ({"resource": "house://rooms"}, "resource"),  # `name` is required
+        ({"resource": "house://rooms/{name}/{floor}"}, "resource"),  # `floor` is no text
+        ({"resource": "house://rooms/{name}/{other}"}, "resource"),
+        ({"resource": "house://rooms/{name!r}"}, "resource"),
+        ({"resource": "house://rooms/{name"}, "resource"),
+        ({"resource": "rooms/{name}"}, "resource"),
+        ({"resource": "countersign://rooms/{name}"}, "resource"),
+        ({"resource": "house://rooms?x={name}"}, "resource"),
+        ({"resource": "house://rooms/{name}", "client_capabilities": frozenset({"sampling"})}, "resource"),
+        ({"resource": "house://rooms/{name}", "effects": add.effects, "asks": "Add"}, "resource"),
+    ],
+)
+def test_an_address_is_of_a_flow_that_reads_and_names_its_text_params(
+    changes: dict[str, Any], rule: str | None
+) -> None:
+    @flow(id="rooms.get", title="Look at a room", effects=[])
+    def rooms_get(params: Place, world: Any) -> Value:
+        """Look at a room."""
+        raise AssertionError((params, world))
+
+    found = {one.rule.value for one in faults_of(replace(rooms_get, **changes))} - {"rule_missing"}
+
+    assert found == ({rule} if rule else set())
+
+
+def test_an_address_is_of_one_flow() -> None:
+    one = replace(get_counter, resource="house://counter")
+
+    with pytest.raises(FlowFaults) as raised:
+        Registry([one, replace(one, id="counter.again")])
+    assert [fault.rule.value for fault in raised.value.faults] == ["resource_taken"]

@@ -1,0 +1,171 @@
+"""What flows hand over beside their result: each kind once, in the words of the revision, under the cap."""
+
+import base64
+import json
+from typing import Annotated, Any
+
+import jsonschema
+import pytest
+from mcp_types.methods import validate_server_result
+
+from flows.content import Audio, Embedded, Image, Link, Text, contents_of
+from flows.operation import Flow, Params, Result, Secret, flow
+from tests.mcp_provider.shop import VERSIONS, Shop, open_shop
+
+PNG = b"\x89PNG-picture"
+
+
+class Nothing(Params):
+    """No arguments."""
+
+
+class Number(Params):
+    """Which one."""
+
+    number: str
+
+
+class Everything(Result):
+    """One of each, and some more."""
+
+    count: int
+    words: Text
+    pictures: tuple[Image, ...]
+    sound: Audio
+    paper: Embedded
+    link: Link
+    nothing: Image | None = None
+
+
+class Picture(Result):
+    """A picture."""
+
+    picture: Image
+
+
+class Hidden(Result):
+    """A picture that nobody may see."""
+
+    picture: Annotated[Image, Secret()]
+
+
+class Facts(Result):
+    """No content."""
+
+    number: str
+
+
+def everything() -> Everything:
+    return Everything(
+        count=2,
+        words=Text(text="Words of the flow"),
+        pictures=(Image(data=PNG), Image(data=b"second", mime="image/webp")),
+        sound=Audio(data=b"RIFF"),
+        paper=Embedded(uri="shop://paper", text="The whole paper"),
+        link=Link(uri="https://shop.example/", name="The shop"),
+    )
+
+
+@flow(id="show.everything", title="Show everything", effects=[])
+def show_everything(params: Nothing, world: Any) -> Everything:
+    """Show one of each kind."""
+    return everything()
+
+
+@flow(id="show.picture", title="Show a picture", effects=[], resource="shop://picture")
+def show_picture(params: Nothing, world: Any) -> Picture:
+    """Show a picture."""
+    return Picture(picture=Image(data=PNG))
+
+
+@flow(id="show.large", title="Show a large picture", effects=[])
+def show_large(params: Nothing, world: Any) -> Picture:
+    """Show a picture that is over the cap once it is written as text."""
+    return Picture(picture=Image(data=bytes(90_000)))
+
+
+@flow(id="show.facts", title="Show facts", effects=[], resource="shop://facts/{number}", scope="shop:facts")
+def show_facts(params: Number, world: Any) -> Facts:
+    """Show facts."""
+    return Facts(number=params.number)
+
+
+FLOWS: tuple[Flow, ...] = (show_everything, show_picture, show_large, show_facts)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with open_shop(tmp_path_factory.mktemp("shop"), catalogue=FLOWS) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_kind_travels_once_in_the_words_of_the_revision(shop: Shop, version: str) -> None:
+    answer = shop.agent().as_version(version).call("show_everything")
+    validate_server_result("tools/call", version, answer.result)
+    data, words, first, second, sound, paper, link = answer.result["content"]
+
+    assert json.loads(data["text"])["count"] == 2
+    assert words == {"type": "text", "text": "Words of the flow"}
+    assert first == {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
+    assert second["mimeType"] == "image/webp"
+    assert sound["type"] == ("audio" if version >= "2025-03-26" else "text")
+    assert paper["resource"] == {"uri": "shop://paper", "mimeType": "text/plain", "text": "The whole paper"}
+    assert link["type"] == ("resource_link" if version >= "2025-06-18" else "text")
+    for once in (base64.b64encode(PNG), b"The whole paper"):
+        assert answer.raw.count(once) == 1
+
+
+def test_the_structured_result_fits_its_schema_without_the_bytes(shop: Shop) -> None:
+    agent = shop.agent()
+    [tool] = [one for one in agent.request("tools/list").result["tools"] if one["name"] == "show_everything"]
+    data = agent.call("show_everything").data
+
+    jsonschema.validate(data, tool["outputSchema"])
+    assert data["pictures"] == [{"mime": "image/png"}, {"mime": "image/webp"}]
+    assert data["paper"] == {"uri": "shop://paper", "mime": "text/plain"}
+
+
+def test_content_counts_towards_the_cap_as_it_travels(shop: Shop) -> None:
+    result = shop.agent().call("show_large").result
+
+    assert result["isError"] is True
+    assert "result_too_large" in str(result["content"])
+
+
+def test_content_is_found_in_a_result_s_own_fields_and_secret_content_never() -> None:
+    kinds = [type(one).__name__ for one in contents_of(everything())]
+
+    assert kinds == ["Text", "Image", "Image", "Audio", "Embedded", "Link"]
+    assert contents_of(Hidden(picture=Image(data=PNG))) == ()
+
+
+def test_a_flow_that_reads_is_read_by_its_address_too(shop: Shop) -> None:
+    agent = shop.agent("alice", "shop:facts")
+    listed = {one["uri"]: one for one in agent.request("resources/list").result["resources"]}
+    forms = [one["uriTemplate"] for one in agent.request("resources/templates/list").result["resourceTemplates"]]
+
+    picture = agent.request("resources/read", {"uri": "shop://picture"}).result["contents"]
+    facts = agent.request("resources/read", {"uri": "shop://facts/7.a"}).result["contents"]
+
+    assert listed["shop://picture"]["title"] == "Show a picture"
+    assert forms[-1] == "shop://facts/{number}"
+    assert picture == [{"uri": "shop://picture", "mimeType": "image/png", "blob": base64.b64encode(PNG).decode()}]
+    assert facts == [{"uri": "shop://facts/7.a", "mimeType": "application/json", "text": '{"number":"7.a"}'}]
+
+
+def test_its_rights_are_those_of_the_flow(shop: Shop) -> None:
+    agent = shop.agent("bob")
+
+    answer = agent.request("resources/read", {"uri": "shop://facts/7"})
+
+    assert answer.status == 403
+    assert "shop:facts" in answer.headers["www-authenticate"]
+    assert "shop://facts/{number}" not in str(agent.request("resources/templates/list").result)
+
+
+@pytest.mark.parametrize("uri", ["shop://facts/", "shop://facts/a/b", "shop://facts/%41", "shop://picture/", "shop://"])
+def test_what_isnt_of_an_address_s_form_is_unknown(shop: Shop, uri: str) -> None:
+    answer = shop.agent("alice", "shop:facts").request("resources/read", {"uri": uri})
+
+    assert (answer.error["data"]["code"], answer.error["data"]["uri"]) == ("unknown_resource", uri)
