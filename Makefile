@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := core flows policy auth mcp_provider web cli migrations bench app.py gunicorn.conf.py
 
-.PHONY: serve test check bench docs
+.PHONY: serve test test-long check bench docs
 
 serve: .venv/installed
 	@$(BIN)/countersign serve
 
 test: .venv/installed
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-long: .venv/installed
+	COUNTERSIGN_TEST_FUZZ=40000 $(BIN)/pytest -m "long or fuzz" $(PYTEST_ARGS)
 
 check: .venv/installed
 	$(BIN)/ruff check .

@@ -21,7 +21,9 @@ from auth.events import ClientEvents
 from auth.fetched import Library
 from auth.fetching import Fetcher
 from auth.grants import Connections
+from auth.introspection import Introspection
 from auth.local import LocalIdentities
+from auth.machines import Machines
 from auth.operators import Operators
 from auth.passwords import Passwords
 from auth.proofs import Proofs
@@ -106,6 +108,8 @@ class Parts:
     local: LocalIdentities
     connections: Connections
     events: ClientEvents
+    machines: Machines
+    document_clients: DocumentClients
 
 
 def create_app(
@@ -166,9 +170,10 @@ def build(
     library = Library(
         database=database, fetcher=fetcher or Fetcher(), throttle=throttle, clock=clock, settings=settings
     )
+    document_clients = DocumentClients(database=database, library=library, clock=clock, audit=audit, events=events)
     authentication = ClientAuthentication(
         clients,
-        DocumentClients(database=database, library=library, clock=clock, audit=audit, events=events),
+        document_clients,
         Assertions(database=database, library=library, clock=clock, settings=settings),
     )
     tokens = Tokens(
@@ -203,11 +208,18 @@ def build(
             database=database, ids=ids, clock=clock, sealer=sealer,
             clients=clients, scopes=scopes, settings=settings, audit=audit, events=events,
         ),
-        server=Server(authentication=authentication, tokens=tokens, scopes=scopes, settings=settings, clock=clock),
+        server=Server(
+            authentication=authentication, tokens=tokens, scopes=scopes, settings=settings, clock=clock,
+            introspection=Introspection(database, scopes, clock, settings),
+        ),
         bearer=Bearer(database, scopes, clock, settings),
         local=LocalIdentities(
             database=database, ids=ids, clock=clock, operators=operators, scopes=scopes, settings=settings, audit=audit
         ),
+        machines=Machines(
+            ids=ids, clock=clock, clients=clients, operators=operators, scopes=scopes, settings=settings, audit=audit
+        ),
+        document_clients=document_clients,
         connections=Connections(database, clock, scopes, audit),
         events=events,
     )  # fmt: skip

@@ -108,7 +108,9 @@ class Assertions:
         try:
             yield self._library.read(url, read, most=most, counted=_key_fetches(url), may_be_stale=refreshing)
             again = self._library.read_again(url, read, most=most)
-        except (NotFetched, BadDocument, HostRefused, TooMany, Unavailable) as error:
+        except HostRefused:
+            raise BadAssertion("This server's settings refuse the host of the client's keys.") from None
+        except (NotFetched, BadDocument, TooMany, Unavailable) as error:
             raise KeysUnavailable(detail=error.detail or error.public) from None
         if again is not None:
             yield again

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, or_, select
 
 from auth.metadata import resource_metadata_url
-from auth.models import client, grant, operator, token
+from auth.models import MACHINE, client, grant, operator, token
 from core.clock import Clock, to_us
 from core.db import Database
 from core.ids import digest_of
@@ -26,6 +26,17 @@ SCHEME = re.compile(r"\s*bearer(\s|,|$)", re.IGNORECASE)
 SKEW = timedelta(minutes=2)  # between workers; a token from farther ahead means that the clock went back (D11)
 
 # Everything that a token depends on, in one statement: revocation is immediate and no cache can outlive it.
+ACCEPTED = (
+    token.c.digest == bindparam("digest"),
+    token.c.revoked_at.is_(None),
+    token.c.expires_at > bindparam("now"),
+    token.c.issued_at <= bindparam("latest"),
+    grant.c.revoked_at.is_(None),
+    or_(grant.c.expires_at.is_(None), grant.c.expires_at > bindparam("now")),
+    grant.c.resource == bindparam("resource"),
+    operator.c.disabled_at.is_(None),
+    client.c.removed_at.is_(None),
+)
 LIVING = (
     select(
         token.c.narrowed_to,
@@ -35,24 +46,14 @@ LIVING = (
         operator.c.id.label("operator_id"),
         operator.c.email,
         operator.c.role,
+        operator.c.kind,
         client.c.id.label("client_id"),
         client.c.name,
     )
     .join(grant, grant.c.id == token.c.grant_id)
     .join(operator, operator.c.id == grant.c.operator_id)
     .join(client, client.c.id == grant.c.client_id)
-    .where(
-        token.c.digest == bindparam("digest"),
-        token.c.kind == "access",
-        token.c.revoked_at.is_(None),
-        token.c.expires_at > bindparam("now"),
-        token.c.issued_at <= bindparam("latest"),
-        grant.c.revoked_at.is_(None),
-        or_(grant.c.expires_at.is_(None), grant.c.expires_at > bindparam("now")),
-        grant.c.resource == bindparam("resource"),
-        operator.c.disabled_at.is_(None),
-        client.c.removed_at.is_(None),
-    )
+    .where(token.c.kind == "access", *ACCEPTED)
 )
 
 
@@ -88,14 +89,7 @@ class Bearer:
         credentials = CREDENTIALS.fullmatch(authorization.strip())
         if credentials is None:
             return self._invalid
-        now = self._clock.now()
-        given = {
-            "digest": digest_of(credentials[1]),
-            "now": to_us(now),
-            "latest": to_us(now + SKEW),
-            "resource": self._resource,
-        }
-        row = self._living.first(given)
+        row = self._living.first(accepted_now(credentials[1], self._clock, self._resource))
         return self._invalid if row is None else self._principal(row, surface)
 
     def forbidden(self, principal: Principal, refusal: Refusal) -> Challenge:
@@ -121,6 +115,7 @@ class Bearer:
             grant_id=row.grant_id,
             surface=surface,
             scopes=self._scopes.effective(granted, role),
+            is_machine=row.kind == MACHINE,
         )
         return Principal(caller, client_name=row.name, grant_version=row.version)
 
@@ -132,3 +127,9 @@ class Bearer:
         parts = [f'error="{code}"', f'error_description="{sentence}"'] if sent else []
         parts += [f'resource_metadata="{self._metadata}"', f'scope="{" ".join(sorted(set(scopes)))}"']
         return Challenge(status, "Bearer " + ", ".join(parts), {"error": code, "error_description": sentence})
+
+
+def accepted_now(secret: str, clock: Clock, resource: str) -> dict[str, Any]:
+    """Give what `ACCEPTED` is to be asked with, for a token of `resource` at this moment."""
+    now = clock.now()
+    return {"digest": digest_of(secret), "now": to_us(now), "latest": to_us(now + SKEW), "resource": resource}

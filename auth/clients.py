@@ -2,6 +2,7 @@
 
 import hmac
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +25,8 @@ from core.ids import Ids, digest_of
 from core.purge import take_some
 from core.settings import Retention
 from policy.audit import Audit
+
+Also = Callable[[Connection, str], None]
 
 ID = re.compile(r"[!-~]{1,255}", re.ASCII)
 FLOOD = 300  # registrations in an hour of which nobody has used one: more is no people connecting
@@ -50,6 +53,7 @@ class Client(ClientMixin):  # type: ignore[misc] # Authlib has no types
     signing_algorithm: str | None = None  # the only one it uses; None for either
     jwks_uri: str | None = None  # where its keys are; None for inside its document
     changed_at: datetime | None = None  # when its document last said something else
+    introspects: bool = False  # whether it learns about every token of this resource
     uses_device: bool = False  # whether an administrator lets it use the device grant
 
     def __repr__(self) -> str:
@@ -159,11 +163,12 @@ class Clients:
             self._events.write(connection, row["id"], Step.REGISTER, "It registered itself.")
         return Registered(client_of(row), secret, wanted.metadata())
 
-    def add(self, wanted: Registration) -> Registered:
-        """Store a client that whoever runs this server vouches for."""
+    def add(self, wanted: Registration, *, also: Also = lambda _connection, _client_id: None) -> Registered:
+        """Store a client that whoever runs this server vouches for; `also` is part of the same transaction."""
         secret, row = self._row(ADDED, wanted)
         with self._database.write() as connection:
             connection.execute(insert(client), row)
+            also(connection, row["id"])
             self._audit.write(connection, self._audit.row("client.added", client_id=row["id"]))
             self._events.write(connection, row["id"], Step.REGISTER, "An administrator added it.")
         return Registered(client_of(row), secret, wanted.metadata())
@@ -237,6 +242,7 @@ def client_of(row: Any) -> Client:
         methods=tuple(registration.get("methods", (row["auth_method"],))),
         signing_algorithm=registration.get("token_endpoint_auth_signing_alg"),
         jwks_uri=registration.get("jwks_uri"),
+        introspects=bool(registration.get("introspects")),
         changed_at=None if row["changed_at"] is None else from_us(row["changed_at"]),
         uses_device=bool(row["device"]),
     )

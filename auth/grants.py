@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import Connection as DatabaseConnection
 from sqlalchemy import exists, func, or_, select, update
 
-from auth.models import LOCAL, client, grant, operator, token
+from auth.models import client, grant, operator, token
 from auth.redirects import shown_host
 from core.clock import Clock, from_us, to_us
 from core.db import Database
@@ -39,7 +39,7 @@ class Connection:
     grant_id: str
     client_id: str
     client_name: str
-    is_local: bool
+    client_kind: str
     hosts: tuple[str, ...]
     scopes: tuple[str, ...]
     effective: frozenset[str]
@@ -148,7 +148,7 @@ class Connections:
             grant_id=row["id"],
             client_id=row["client_id"],
             client_name=row["name"],
-            is_local=row["kind"] == LOCAL,
+            client_kind=row["kind"],
             hosts=tuple(dict.fromkeys(shown_host(uri) for uri in orjson.loads(row["redirect_uris"]))),
             scopes=scopes,
             effective=self._scopes.effective(scopes, Role(row["role"])),

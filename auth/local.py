@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from auth.models import LOCAL, client, grant, token
+from auth.models import LOCAL, PERSON, client, grant, token
 from auth.operators import Operator, Operators
 from auth.tokens import ACCESS
 from core.clock import Clock, to_us
@@ -74,7 +74,7 @@ class LocalIdentities:
         if not timedelta(0) < ttl <= LONGEST:
             raise BadRequest("A token lives from 1 second to 366 days.")
         owner = self._owner(email)
-        granted = self._granted(tuple(scopes), owner)
+        granted = granted_by_hand(self._scopes, tuple(scopes), owner)
         now = self._clock.now()
         issued = IssuedToken(self._ids.token("cs_at"), f"local:{name}", self._ids.new("gr"), granted, now + ttl)
         with self._database.write() as connection:
@@ -84,19 +84,9 @@ class LocalIdentities:
 
     def _owner(self, email: str) -> Operator:
         owner = self._operators.find_by_email(email)
-        if owner is None or owner.disabled_at is not None:
+        if owner is None or owner.disabled_at is not None or owner.kind != PERSON:
             raise NotFound("There is no active operator with this e-mail address.")
         return owner
-
-    def _granted(self, scopes: tuple[str, ...], owner: Operator) -> tuple[str, ...]:
-        held = self._scopes.of_role(owner.role)
-        allowed = tuple(scope for scope in self._scopes.consentable if scope in held)
-        unknown = sorted(set(scopes) - set(allowed))
-        if unknown or not scopes:
-            named = ", ".join(unknown) or "no scope at all"
-            raise UnknownScope(f"{owner.email} can't grant {named}. Possible: {' '.join(allowed)}.")
-        implied = set(self._scopes.with_implied(scopes))
-        return tuple(scope for scope in allowed if scope in implied)
 
     def _ensure_client(self, connection: Connection, client_id: str, name: str) -> None:
         if connection.execute(select(client.c.id).where(client.c.id == client_id)).first() is not None:
@@ -123,3 +113,15 @@ class LocalIdentities:
         connection.execute(insert(token), {**secret, "issued_at": now, "expires_at": until})
         fields: dict[str, Any] = {"detail": {"scopes": list(issued.scopes)}, "surface": Surface.CLI.value, **owner}
         self._audit.write(connection, self._audit.row("grant.made", grant_id=issued.grant_id, **fields))
+
+
+def granted_by_hand(known: Scopes, scopes: tuple[str, ...], owner: Operator) -> tuple[str, ...]:
+    """Give what a grant made at the command line holds; raise UnknownScope for what this operator can't hold."""
+    held = known.of_role(owner.role)
+    allowed = tuple(scope for scope in known.consentable if scope in held)
+    unknown = sorted(set(scopes) - set(allowed))
+    if unknown or not scopes:
+        named = ", ".join(unknown) or "no scope at all"
+        raise UnknownScope(f"{owner.email} can't grant {named}. Possible: {' '.join(allowed)}.")
+    implied = set(known.with_implied(scopes))
+    return tuple(scope for scope in allowed if scope in implied)

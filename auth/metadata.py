@@ -7,7 +7,8 @@ from core.settings import Settings
 from policy.scopes import Scopes
 
 OFFLINE = "offline_access"
-AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
+SECRET_METHODS = ("client_secret_post", "client_secret_basic")
+AUTH_METHODS = ("none", *SECRET_METHODS)
 PRIVATE_KEY_JWT = "private_key_jwt"
 SIGNING_ALGORITHMS = ("RS256", "ES256")
 RESOURCE_DOCUMENT = "/.well-known/oauth-protected-resource"
@@ -47,11 +48,14 @@ def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
         "scopes_supported": [*scopes.consentable, OFFLINE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
         "token_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
         "token_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
         "revocation_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
         "revocation_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
+        "introspection_endpoint": f"{oauth}/introspect",
+        "introspection_endpoint_auth_methods_supported": [*SECRET_METHODS, PRIVATE_KEY_JWT],
+        "introspection_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": settings.advertise_iss,
         "client_id_metadata_document_supported": settings.cimd,

@@ -35,7 +35,7 @@ Answer = Callable[[], ResponseReturnValue]
 def add_machine_endpoints(
     bp: Blueprint, *, server: Server, clients: Clients, scopes: Scopes, events: ClientEvents
 ) -> None:
-    """Serve token, registration and revocation, each with its 2025-03-26 alias where there is one (design D14)."""
+    """Serve what programs ask, and the aliases that clients of 2025-03-26 look for (design D14)."""
 
     def register() -> Response:
         if not request.mimetype == "application/json" and not request.mimetype.endswith("+json"):
@@ -53,6 +53,7 @@ def add_machine_endpoints(
         ("/oauth/register", register),
         ("/register", register),
         ("/oauth/revoke", _noted(events, lambda: Step.REVOKE, server.revocation_answer)),
+        ("/oauth/introspect", _noted(events, lambda: Step.INTROSPECT, server.introspection_answer)),
     )
     for path, answer in endpoints:
         _add_machine(bp, path, _patient(answer), "POST")

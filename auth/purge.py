@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, exists, false, func
+from sqlalchemy import and_, case, exists, false, func
 
 from auth.models import (
+    MACHINE,
     REGISTERED,
     auth_code,
     authorization_request,
@@ -13,6 +14,7 @@ from auth.models import (
     client_event,
     grant,
     login_event,
+    operator,
     session,
     token,
 )
@@ -89,7 +91,10 @@ def _grants(now: datetime, kept: timedelta | None) -> Rows:
     if kept is None:
         return Rows(name="cs_grant", key=grant.c.id, kept=None, over=false())
     # One without a token can't be used any more, whether or not somebody ended it.
-    ended = func.coalesce(grant.c.revoked_at, grant.c.created_at) < to_us(now - kept)
+    # A machine asks for its token when it needs one, and keeps its grant until it is taken away.
+    is_machines = exists().where(operator.c.id == grant.c.operator_id, operator.c.kind == MACHINE)
+    began = case((is_machines, None), else_=grant.c.created_at)
+    ended = func.coalesce(grant.c.revoked_at, began) < to_us(now - kept)
     return Rows(name="cs_grant", key=grant.c.id, kept=kept, over=and_(ended, UNREFERRED))
 
 

@@ -62,8 +62,8 @@ def is_plain_host(name: str) -> bool:
 
 
 def is_only_local(uris: tuple[str, ...]) -> bool:
-    """Tell whether every address leads to a program on the person's own machine."""
-    return all(is_loopback_uri(uri) or uri in CUSTOM for uri in uris)
+    """Tell whether there are addresses, and every one leads to a program on the person's own machine."""
+    return bool(uris) and all(is_loopback_uri(uri) or uri in CUSTOM for uri in uris)
 
 
 def leads_here(uri: str) -> bool:

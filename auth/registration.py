@@ -13,6 +13,7 @@ from core.errors import BadRequest
 from policy.scopes import Scopes
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
+CLIENT_CREDENTIALS = "client_credentials"  # of machines alone, which only an administrator adds
 MOST_REDIRECTS = 20
 LONGEST_NAME = 200
 LONGEST_TEXT = 500
@@ -47,6 +48,7 @@ class Registration:
     name: str
     scope: str
     texts: tuple[tuple[str, str], ...]
+    introspects: bool = False  # whether it learns about every token of this resource (RFC 7662)
 
     def metadata(self) -> dict[str, Any]:
         """Give the members as registered, without nulls and empties (case C09)."""
@@ -54,13 +56,15 @@ class Registration:
             "redirect_uris": list(self.redirect_uris),
             "token_endpoint_auth_method": self.auth_method,
             "grant_types": list(self.grant_types),
-            "response_types": ["code"],
+            "response_types": ["code"] if GRANT_TYPES[0] in self.grant_types else [],
             "application_type": "native" if _is_native(self.redirect_uris) else "web",
         }
         if self.name != UNNAMED:
             members["client_name"] = self.name
         if self.scope:
             members["scope"] = self.scope
+        if self.introspects:
+            members["introspects"] = True
         return members | dict(self.texts)
 
 
@@ -84,23 +88,42 @@ def parse_registration(raw: bytes, scopes: Scopes) -> Registration:
 
 
 def registration_by_hand(
-    name: str, redirect_uris: tuple[str, ...], auth_method: str | None, jwks_uri: str | None
+    name: str,
+    redirect_uris: tuple[str, ...],
+    auth_method: str | None,
+    jwks_uri: str | None,
+    *,
+    introspects: bool = False,
 ) -> Registration:
     """Give the registration of a client that whoever runs this server adds; raise as `parse_registration`.
 
-    One that signs has its keys at `jwks_uri`, and no other has any.
+    One that signs has its keys at `jwks_uri`, and no other has any. One that only introspects is never sent anywhere.
     """
-    signs = auth_method == PRIVATE_KEY_JWT
-    if signs != (jwks_uri is not None) or (jwks_uri is not None and fetchable_host(jwks_uri) is None):
-        raise InvalidClientMetadata(f"{PRIVATE_KEY_JWT} needs a jwks_uri that is a plain https address, no other does.")
-    if not clean_name(name):
-        raise InvalidClientMetadata("The name needs a letter or a digit.")
-    usable = _redirect_uris(list(redirect_uris))
+    _check_keys(auth_method, jwks_uri)
+    usable = () if introspects and not redirect_uris else _redirect_uris(list(redirect_uris))
+    if introspects and auth_method == "none":
+        raise InvalidClientMetadata("A client that introspects has to prove itself.")
     return Registration(
         redirect_uris=usable,
-        auth_method=PRIVATE_KEY_JWT if signs else _auth_method(auth_method, usable),
-        grant_types=GRANT_TYPES,
-        name=_name(name),
+        auth_method=auth_method if auth_method == PRIVATE_KEY_JWT else _auth_method(auth_method, usable),
+        grant_types=GRANT_TYPES if usable else (),
+        name=_name_by_hand(name),
+        scope="",
+        texts=() if jwks_uri is None else (("jwks_uri", jwks_uri),),
+        introspects=introspects,
+    )
+
+
+def machine_registration(name: str, auth_method: str, jwks_uri: str | None) -> Registration:
+    """Give the registration of a client that acts for nobody: it always proves itself, and is never sent anywhere."""
+    _check_keys(auth_method, jwks_uri)
+    if auth_method == "none":
+        raise InvalidClientMetadata("A machine has to prove itself.")
+    return Registration(
+        redirect_uris=(),
+        auth_method=auth_method,
+        grant_types=(CLIENT_CREDENTIALS,),
+        name=_name_by_hand(name),
         scope="",
         texts=() if jwks_uri is None else (("jwks_uri", jwks_uri),),
     )
@@ -122,6 +145,18 @@ def clean_name(text: str) -> str:
                 visible.append(c)
     name = " ".join("".join(visible).split())
     return name if any(unicodedata.category(c)[0] in "LN" for c in name) else ""
+
+
+def _check_keys(auth_method: str | None, jwks_uri: str | None) -> None:
+    signs = auth_method == PRIVATE_KEY_JWT
+    if signs != (jwks_uri is not None) or (jwks_uri is not None and fetchable_host(jwks_uri) is None):
+        raise InvalidClientMetadata(f"{PRIVATE_KEY_JWT} needs a jwks_uri that is a plain https address, no other does.")
+
+
+def _name_by_hand(name: str) -> str:
+    if not clean_name(name):
+        raise InvalidClientMetadata("The name needs a letter or a digit.")
+    return _name(name)
 
 
 def _redirect_uris(given: object) -> tuple[str, ...]:

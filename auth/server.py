@@ -12,12 +12,15 @@ from authlib.oauth2.rfc6749 import (
 )
 from flask import Response, request
 
-from auth.client_auth import ClientAuthentication
+from auth.client_auth import ClientAuthentication, UnknownClient
 from auth.clients import Client, Clients
 from auth.document_clients import DocumentClients
 from auth.grant_types import CodeGrant, RefreshGrant, Reused, TokenAnswer
+from auth.introspection import Introspection
+from auth.machine_grant import MachineGrant
 from auth.oauth_request import PlainRequest
 from auth.pkce import S256Always
+from auth.registration import CLIENT_CREDENTIALS, GRANT_TYPES
 from auth.resource import names_us
 from auth.tokens import ACCESS, REFRESH, Tokens
 from core.clock import Clock
@@ -55,7 +58,7 @@ class UnknownGrantType(UnsupportedGrantTypeError):  # type: ignore[misc]
 
     def get_error_description(self) -> str:
         """Name what is supported."""
-        return "grant_type must be authorization_code or refresh_token."
+        return f"grant_type must be one of {', '.join((*GRANT_TYPES, CLIENT_CREDENTIALS))}."
 
 
 class Server(AuthorizationServer):  # type: ignore[misc]
@@ -69,17 +72,20 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         scopes: Scopes,
         settings: Settings,
         clock: Clock,
+        introspection: Introspection,
     ) -> None:
         super().__init__()
         self.authentication = authentication
         self.clients: Clients = authentication.clients
         self.documents: DocumentClients = authentication.documents
         self.tokens = tokens
+        self.introspection = introspection
         self.scopes = scopes
         self.settings = settings
         self.clock = clock
         self.register_grant(CodeGrant, [S256Always()])
         self.register_grant(RefreshGrant)
+        self.register_grant(MachineGrant)
 
     def token_answer(self) -> Response:
         """Answer this request to the token endpoint."""
@@ -104,6 +110,19 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             return self.handle_error_response(None, error)
         self.tokens.revoke(asked.form["token"], client.id)
         return with_cors(json_answer({}))
+
+    def introspection_answer(self) -> Response:
+        """Answer this request to the introspection endpoint, for a client that proves itself (RFC 7662 2.1)."""
+        try:
+            asked = self.form_request()
+            client = self.authenticate_client(asked)
+            if asked.auth_method == "none":
+                raise UnknownClient("Only a client that proves itself may ask about tokens.")
+            if not asked.form.get("token"):
+                raise InvalidRequestError("token is required.")
+        except OAuth2Error as error:
+            return self.handle_error_response(None, error)
+        return with_cors(json_answer(self.introspection.of(asked.form["token"], client)))
 
     def form_request(self) -> PlainRequest:
         """Give this request's form; raise InvalidRequestError for another type, a query, or a repeated parameter."""

@@ -13,7 +13,7 @@ from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from auth.models import operator, session
+from auth.models import PERSON, operator, session
 from auth.operators import Operator, lock_living
 from auth.purge import sessions
 from core.clock import Clock, from_us, to_us
@@ -40,7 +40,7 @@ CONSOLE = "console"
 LIVING = (
     select(session, operator.c.email, operator.c.role, operator.c.must_change)
     .join(operator, operator.c.id == session.c.operator_id)
-    .where(session.c.digest == bindparam("digest"), operator.c.disabled_at.is_(None))
+    .where(session.c.digest == bindparam("digest"), operator.c.disabled_at.is_(None), operator.c.kind == PERSON)
 )
 
 

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, InvalidGrantError
-from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
 
 from auth.events import ClientEvents, Step
-from auth.models import auth_code, client, grant, operator, token
+from auth.models import MACHINE, auth_code, client, grant, operator, token
 from auth.throttle import address_key, is_one_subscriber
 from core.clock import Clock, from_us, to_us
 from core.db import Database
@@ -21,6 +21,7 @@ from flows.caller import Role
 from policy.audit import Audit
 
 ACCESS, REFRESH = "access", "refresh"
+MOST_OF_A_MACHINE = 100  # living access tokens: more are made by a program that throws them away
 MOST_A_GENERATION = 10  # access tokens; whoever repeats more often gets one of these again
 REUSED = {
     "code_reused": "A code was used a second time; the connection that it made is ended.",
@@ -47,6 +48,12 @@ REFRESH_TOKEN = (
     .join(client, client.c.id == grant.c.client_id)
     .where(token.c.digest == bindparam("digest"), token.c.kind == REFRESH, grant.c.client_id == bindparam("client_id"))
     .where(*ALIVE)
+)
+OF_MACHINE = (
+    select(grant.c.id, *OF_GRANT, grant.c.client_id, operator.c.role)
+    .join(operator, operator.c.id == grant.c.operator_id)
+    .join(client, client.c.id == grant.c.client_id)
+    .where(grant.c.client_id == bindparam("client_id"), operator.c.kind == MACHINE, *ALIVE)
 )
 SPEND = (
     update(auth_code)
@@ -100,6 +107,19 @@ class StoredRefresh:
     def check_client(self, _client: object) -> bool:
         """Say yes: it was looked up by its client."""
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class MachineAccess:
+    """The one grant of a machine's client, as it stands in the database."""
+
+    client_id: str
+    grant_id: str
+    operator_id: str
+    role: Role
+    scopes: tuple[str, ...]
+    resource: str
+    granted_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +209,22 @@ class Tokens:
             rotated_at=None if row.rotated_at is None else from_us(row.rotated_at),
         )
 
+    def find_machine_access(self, client_id: str) -> MachineAccess | None:
+        """Give the living grant that a machine's client was added with."""
+        with self._database.read() as connection:
+            row = connection.execute(OF_MACHINE, {"client_id": client_id, "now": to_us(self._clock.now())}).first()
+        if row is None:
+            return None
+        return MachineAccess(
+            client_id=row.client_id,
+            grant_id=row.id,
+            operator_id=row.operator_id,
+            role=Role(row.role),
+            scopes=tuple(row.scopes.split()),
+            resource=row.resource,
+            granted_at=from_us(row.granted_at),
+        )
+
     # --- giving ---------------------------------------------------------------------------------------------------
 
     def redeem(self, code: StoredCode, answer: Mapping[str, Any]) -> None:
@@ -238,6 +274,23 @@ class Tokens:
             expires_at = self._store_access(connection, family, access_token, narrowed_to)
             self._note(connection, Step.REFRESH, "The refresh token was replaced.", presented)
         return Rotated(access_token, self._seconds_until(expires_at), successor)
+
+    def give_to_machine(self, access: MachineAccess, access_token: str, narrowed_to: str | None) -> int:
+        """Store a machine's access token and give the seconds that it lives.
+
+        Raise InvalidGrantError when its grant ended meanwhile, TooMany while a hundred of its tokens live.
+        """
+        family = Family(access.grant_id, access.granted_at, generation=1)
+        with self._database.write() as connection:
+            living = select(grant.c.id).where(grant.c.id == access.grant_id, grant.c.revoked_at.is_(None))
+            if connection.execute(living.with_for_update()).first() is None:
+                raise InvalidGrantError("The access of this client has ended.")
+            unexpired = (token.c.grant_id == access.grant_id, token.c.expires_at > to_us(self._clock.now()))
+            if connection.execute(select(func.count()).where(*unexpired)).scalar_one() >= MOST_OF_A_MACHINE:
+                raise TooMany("This client has a hundred tokens that live. Use one of them.", retry_after=60)
+            expires_at = self._store_access(connection, family, access_token, narrowed_to)
+            self._note(connection, Step.TOKEN, "The machine got a token.", access)
+        return self._seconds_until(expires_at)
 
     def in_grace(self, rotated_at: int | None) -> bool:
         """Tell whether a refresh token rotated at `rotated_at` (microseconds) may still be repeated."""
@@ -353,7 +406,7 @@ class Tokens:
         connection: Connection,
         step: Step,
         sentence: str,
-        of: StoredCode | StoredRefresh,
+        of: StoredCode | StoredRefresh | MachineAccess,
         *,
         code: str | None = None,
     ) -> None:

@@ -30,6 +30,12 @@ CODES = (
         "Ask an administrator for another role, or somebody who has it.",
     ),
     Code(
+        "four_eyes_unavailable",
+        CALLS,
+        "A machine asked for what somebody has to confirm; another person would have to, and can't be asked yet.",
+        "Let a person's agent make this call.",
+    ),
+    Code(
         "insufficient_scope",
         CALLS,
         "This connection lacks a right that the person could give; `missingScopes` names it.",

@@ -2,16 +2,19 @@
 
 import click
 
-from auth.operators import Operator
+from auth.models import PERSON
+from auth.operators import OF_MACHINES, Operator
 from cli.parts import Build, Parts
 from cli.passwords import choose, hand_over, taken_from
 from cli.refusals import NoSuchName
 from cli.tables import lines
 from core.clock import iso
+from core.errors import BadRequest
 from flows.caller import Role
 
 VARIABLE = "COUNTERSIGN_OPERATOR_PASSWORD"
 ROLES = click.Choice([role.value for role in Role])
+MACHINE_ROLES = click.Choice([role.value for role in OF_MACHINES])
 
 
 def command(build: Build) -> click.Group:
@@ -41,10 +44,18 @@ def _add_writing(group: click.Group, build: Build) -> None:
         click.echo(f"Added {made.email} as {made.role.value}.")
         click.echo(hand_over(password, made.email, parts.settings.instance / f"password-{made.id}"))
 
+    @group.command("add-machine")
+    @click.argument("name")
+    @click.option("--role", type=MACHINE_ROLES, default=Role.VIEWER.value, show_default=True)
+    def add_machine(name: str, role: str) -> None:
+        """Make an account that acts for nobody: no password, no sign-in. client add-machine gives it a client."""
+        made = build().operators.add_machine(name, Role(role))
+        click.echo(f"Added {made.email} as {made.role.value}.")
+
     @group.command("disable")
     @click.argument("email")
     def disable(email: str) -> None:
-        """Close an account: its sessions and connections end at once."""
+        """Close an account, a machine's too: its sessions and connections end at once."""
         parts = build()
         parts.operators.disable(_named(parts, email).id)
         click.echo(f"Disabled {email}; every session and connection of this person has ended.")
@@ -55,6 +66,8 @@ def _add_writing(group: click.Group, build: Build) -> None:
         """Replace a password; every session and connection of this person ends."""
         parts = build()
         person = _named(parts, email)
+        if person.kind != PERSON:
+            raise BadRequest("A machine has no password: its client proves itself.")
         new = choose(taken_from(VARIABLE), parts.chance, ask=True, strong=parts.settings.production)
         parts.operators.set_password(person.id, new.text, must_change=new.generated)
         click.echo(hand_over(new, person.email, parts.settings.instance / f"password-{person.id}"))

@@ -3,8 +3,10 @@
 from typing import Protocol
 
 from auth.clients import Clients
+from auth.document_clients import DocumentClients
 from auth.events import ClientEvents
 from auth.local import LocalIdentities
+from auth.machines import Machines
 from auth.operators import Operators
 from core.clock import Clock
 from core.db import Database
@@ -41,6 +43,10 @@ class Parts(Protocol):
     def clients(self) -> Clients: ...
     @property
     def events(self) -> ClientEvents: ...
+    @property
+    def machines(self) -> Machines: ...
+    @property
+    def document_clients(self) -> DocumentClients: ...
     @property
     def local(self) -> LocalIdentities: ...
 

@@ -57,4 +57,16 @@ def check_scopes(principal: Principal, flow: Flow, scopes: Scopes, settings: Set
     )
 
 
-CHECKS = (check_role, check_scopes)  # role first: what no consent could give isn't worth asking a person for
+def check_machine(principal: Principal, flow: Flow, _scopes: Scopes, _settings: Settings) -> Refusal | None:
+    """Refuse what somebody has to confirm to a machine: it acts for nobody, so another person would have to."""
+    if flow.only_reads or not principal.caller.is_machine:
+        return None
+    sentence = "A machine acts for nobody, so another person would have to confirm this, and nobody can be asked yet."
+    return Refusal("four_eyes_unavailable", sentence, rule="four_eyes")
+
+
+CHECKS = (
+    check_role,
+    check_scopes,
+    check_machine,
+)  # role first: what no consent could give isn't worth asking a person for

@@ -7,7 +7,7 @@ from datetime import datetime
 from auth.clients import Clients
 from auth.document_clients import document_host
 from auth.grants import Connections
-from auth.models import LOCAL
+from auth.models import ADDED, LOCAL
 from auth.redirects import shown_host
 from auth.sessions import CONSOLE
 from core.errors import NotFound
@@ -45,7 +45,7 @@ class ClientNames:
             return ClientCard(client_id, "This program was removed")
         hosts = (shown_host(uri) for uri in client.redirect_uris)
         described_at = document_host(client.id)
-        return ClientCard(client.name, trust_of(is_local=client.kind == LOCAL, hosts=hosts, described_at=described_at))
+        return ClientCard(client.name, trust_of(client.kind, hosts=hosts, described_at=described_at))
 
     def names(self, client_ids: Iterable[str]) -> dict[str, str]:
         """Give the name of each program."""
@@ -53,13 +53,14 @@ class ClientNames:
         return {CONSOLE: "Console"} | {client_id: client.name for client_id, client in found.items() if client}
 
 
-def trust_of(*, is_local: bool, hosts: Iterable[str], described_at: str | None = None) -> str:
-    """Say what is known of a program: nothing but where its answers go (RFC 7591 5: it chose its name itself)."""
-    if is_local:
+def trust_of(kind: str, *, hosts: Iterable[str], described_at: str | None = None) -> str:
+    """Say what is known of a program: often nothing but where its answers go (RFC 7591 5: it chose its name itself)."""
+    if kind == LOCAL:
         return "Made on this server’s command line"
     places = dict.fromkeys(_place(host) for host in hosts)
     described = "" if described_at is None else f"described at {described_at} · "
-    return f"Name not verified · {described}its answers go to {', '.join(places) or 'nowhere'}"
+    known = "Added by whoever runs this server" if kind == ADDED else "Name not verified"
+    return f"{known} · {described}its answers go to {', '.join(places) or 'nowhere'}"
 
 
 def _place(host: str) -> str:

@@ -189,7 +189,7 @@ def _shown(one: Connection, last_call: datetime | None, scopes: Scopes) -> Shown
     return Shown(
         id=one.grant_id,
         name=one.client_name,
-        trust=trust_of(is_local=one.is_local, hosts=one.hosts, described_at=document_host(one.client_id)),
+        trust=trust_of(one.client_kind, hosts=one.hosts, described_at=document_host(one.client_id)),
         labels=tuple(words.label for words in held),
         acts=tuple(acts) or tuple(words.label for words in held if words.kind is Kind.ACT),
         since=one.created_at,

@@ -18,6 +18,7 @@ from tests.auth.served import Served
 from tests.support.raw_mcp import LEGACY, META, MODERN
 from tests.support.server import ALICE
 
+pytestmark = pytest.mark.fuzz
 EXAMPLES = int(os.environ.get("COUNTERSIGN_TEST_FUZZ", "600"))
 SCOPES = ("mcp:manifest:read", "mcp:schema:read", "mcp:effects:read", "mcp:traces:read", "mcp:flows:read")
 WRITES = ("mcp:action:invoke", "orders:refund")

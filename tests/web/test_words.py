@@ -49,13 +49,13 @@ def test_ordinary_text_stays_as_it_is(plain: str) -> None:
 
 
 def test_a_program_is_known_by_where_its_answers_go() -> None:
-    assert trust_of(is_local=True, hosts=()) == "Made on this server’s command line"
+    assert trust_of("local", hosts=()) == "Made on this server’s command line"
     assert "your computer (127.0.0.1:33418), chatgpt.com" in trust_of(
-        is_local=False, hosts=("127.0.0.1:33418", "chatgpt.com", "chatgpt.com")
+        "registered", hosts=("127.0.0.1:33418", "chatgpt.com", "chatgpt.com")
     )
     assert "· described at claude.ai · its answers go to" in trust_of(
-        is_local=False, hosts=("localhost",), described_at="claude.ai"
+        "registered", hosts=("localhost",), described_at="claude.ai"
     )
-    assert "your computer ([::1]:8080)" in trust_of(is_local=False, hosts=("[::1]:8080",))
-    assert "localhost.evil.example" in trust_of(is_local=False, hosts=("localhost.evil.example",))
-    assert "your computer" not in trust_of(is_local=False, hosts=("localhost.evil.example", "127.0.0.1.evil.example:1"))
+    assert "your computer ([::1]:8080)" in trust_of("registered", hosts=("[::1]:8080",))
+    assert "localhost.evil.example" in trust_of("registered", hosts=("localhost.evil.example",))
+    assert "your computer" not in trust_of("registered", hosts=("localhost.evil.example", "127.0.0.1.evil.example:1"))
