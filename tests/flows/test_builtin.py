@@ -129,6 +129,21 @@ def test_pages_of_runs_are_newest_first_and_complete(shelf: Shelf, clock: SetClo
     assert len(shelf.call("traces.list", {"flowId": "counter.get"}, RITA)["runs"]) == 6
 
 
+def test_ones_own_runs_are_those_of_nobody_else_whatever_the_role(shelf: Shelf) -> None:
+    made = [shelf.house.read(get_counter).run_id, shelf.house.write(add).run_id, shelf.house.read(get_counter).run_id]
+    traces, both = shelf.house.traces, ["counter.get", "counter.add"]
+
+    mine = traces.own(ADA, both, limit=10)
+
+    assert [(run.id, run.flow_id, run.status) for run in mine] == [
+        (made[2], "counter.get", "done"),
+        (made[1], "counter.add", "done"),
+        (made[0], "counter.get", "done"),
+    ]
+    assert [run.id for run in traces.own(ADA, ["counter.get"], limit=1)] == [made[2]]
+    assert traces.own(BOB, both, limit=10) == traces.own(RITA, both, limit=10) == traces.own(ADA, [], limit=10) == []
+
+
 def test_runs_are_narrowed_by_status(shelf: Shelf) -> None:
     shelf.house.write(add)
     failed = shelf.house.write(add, {"by": 101})

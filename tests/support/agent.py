@@ -127,6 +127,10 @@ class Agent:
         self._schemas = {tool.name: tool.output_schema for tool in found}
         return found
 
+    def ask(self, method: str, *given: Any, **named: Any) -> Any:
+        """Call a method of the official client, e.g. `ask("read_resource", uri)`."""
+        return self._portal.call(functools.partial(getattr(self.client, method), *given, **named))
+
     def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> Answer:
         """Call a tool and return its answer, which must satisfy the output schema that the tool list shows."""
         given = {**(arguments or {}), **more}

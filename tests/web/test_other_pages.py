@@ -10,7 +10,7 @@ from flows.envelope import Envelope
 from policy.principal import Principal
 from tests.web.house import PASSWORD, REFUND, House, Reader, path_of
 
-PAGES = ("/", "/runs", "/flows", "/connections")
+PAGES = ("/", "/runs", "/flows", "/connections", "/docs/connect")
 
 
 @pytest.fixture
@@ -151,6 +151,14 @@ def test_pages_hold_nothing_that_the_policy_forbids(alice: Reader, path: str) ->
         assert "style" not in node.attrs
         assert not any(name.startswith("on") for name in node.attrs)
         assert node.tag != "script" or node.attrs["src"].startswith("/static/")
+
+
+def test_a_page_of_the_documentation_is_shown_as_it_is_written(alice: Reader) -> None:
+    page = alice.open("/docs/connect")
+
+    assert "# Connect a client" in page.text
+    for path in ("/docs/no-such", "/docs/connect.md", "/docs/..%2fREADME", "/docs/decisions/0001-seams", "/docs/"):
+        assert alice.open(path).status == 404
 
 
 def test_an_unknown_address_is_a_page_with_a_reference(alice: Reader) -> None:
