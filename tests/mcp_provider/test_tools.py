@@ -1,11 +1,13 @@
 """What stands in the tool list beside schemas: icons, the scopes that a tool needs, and how much it all is."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from flows.operation import Source
 from tests.mcp_provider.house import LEGACY, MODERN, House, make_house
 from tests.mcp_provider.shop import VERSIONS, Shop, open_shop
 
@@ -74,3 +76,23 @@ def test_the_default_list_stays_within_its_budget(
         print(f"\ndefault tool list at {base_url}, tokens (bytes / 4): {tokens}")
 
     assert max(tokens.values()) < BUDGET
+
+
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| .+ \| (.+) \|$", re.M)
+
+
+def test_the_page_of_tools_has_each_built_in_one_with_its_arguments_and_scope(shop: Shop) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text().partition("## Resources")[0]
+    rows = {tool: (arguments, scope) for tool, arguments, scope in DOCUMENTED.findall(page)}
+    registry = shop.house.parts.registry
+    built_in = {flow.tool_name: flow for flow in registry if flow.source is Source.BUILTIN}
+    declared = {tool["name"]: tool for tool in shop.agent().request("tools/list").result["tools"]}
+
+    assert set(rows) == {*built_in, "action_invoke", "action_confirm"}
+    for name, (arguments, scope) in rows.items():
+        schema = declared[name]["inputSchema"]
+        said = {word.strip("`?"): not word.endswith("?`") for word in arguments.split(", ")}
+        assert said == {one: one in schema.get("required", ()) for one in schema["properties"]}, name
+        if name in built_in:
+            [group] = built_in[name].needs
+            assert set(scope.strip("`").split(" \\| ")) == group
