@@ -16,6 +16,7 @@ from auth.bearer import Bearer
 from auth.client_auth import ClientAuthentication
 from auth.clients import Clients
 from auth.consent import Consents
+from auth.devices import Devices
 from auth.document_clients import DocumentClients
 from auth.events import ClientEvents
 from auth.fetched import Library
@@ -110,6 +111,7 @@ class Parts:
     events: ClientEvents
     machines: Machines
     document_clients: DocumentClients
+    devices: Devices
 
 
 def create_app(
@@ -179,6 +181,10 @@ def build(
     tokens = Tokens(
         database=database, ids=ids, clock=clock, sealer=sealer, settings=settings, audit=audit, events=events
     )
+    devices = Devices(
+        database=database, ids=ids, clock=clock, sealer=sealer, throttle=throttle, tokens=tokens,
+        scopes=scopes, settings=settings, audit=audit, events=events,
+    )  # fmt: skip
     return Parts(
         flask=flask,
         settings=settings,
@@ -210,7 +216,7 @@ def build(
         ),
         server=Server(
             authentication=authentication, tokens=tokens, scopes=scopes, settings=settings, clock=clock,
-            introspection=Introspection(database, scopes, clock, settings),
+            introspection=Introspection(database, scopes, clock, settings), devices=devices,
         ),
         bearer=Bearer(database, scopes, clock, settings),
         local=LocalIdentities(
@@ -220,6 +226,7 @@ def build(
             ids=ids, clock=clock, clients=clients, operators=operators, scopes=scopes, settings=settings, audit=audit
         ),
         document_clients=document_clients,
+        devices=devices,
         connections=Connections(database, clock, scopes, audit),
         events=events,
     )  # fmt: skip
@@ -301,6 +308,7 @@ def _auth(parts: Parts) -> Blueprint:
         scopes=parts.scopes,
         audit=parts.audit,
         events=parts.events,
+        devices=parts.devices,
     )
 
 

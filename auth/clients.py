@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, exists, func, insert, select, upda
 
 from auth.events import ClientEvents, Step
 from auth.metadata import PRIVATE_KEY_JWT
-from auth.models import ADDED, REGISTERED, client, grant, login_event
+from auth.models import ADDED, REGISTERED, client, device, grant, login_event
 from auth.purge import UNUSED, tries, unused_clients
 from auth.redirects import matches
 from auth.registration import Registration
@@ -188,6 +188,19 @@ class Clients:
             self._audit.write(connection, self._audit.row("client.removed", client_id=client_id))
             self._events.write(connection, client_id, Step.REVOKE, "An administrator removed it; its access ended.")
 
+    def set_device(self, client_id: str, *, may: bool) -> None:
+        """Let a client use the device grant, or not any more: then its codes that wait are over; raise NotFound."""
+        now = to_us(self._clock.now())
+        living = (client.c.id == client_id, client.c.removed_at.is_(None))
+        with self._database.write() as connection:
+            if connection.execute(update(client).where(*living).values(device=may)).rowcount != 1:
+                raise NotFound("There is no client by that id.")
+            if not may:
+                waiting = (device.c.client_id == client_id, device.c.decision.is_(None), device.c.expires_at > now)
+                connection.execute(update(device).where(*waiting).values(expires_at=now))
+            row = self._audit.row("client.device", client_id=client_id, code="on" if may else "off")
+            self._audit.write(connection, row)
+
     def _count_address(self, connection: Connection, key: Key, client_id: str) -> None:
         # The try has the id of its client, which tells whether anybody has used it.
         now = self._clock.now()
@@ -218,7 +231,7 @@ class Clients:
             "registration": orjson.dumps(wanted.metadata()).decode(),
             "created_at": to_us(self._clock.now()),
             "changed_at": None,
-            "device": False,
+            "device": wanted.device,
         }
         return secret, row
 

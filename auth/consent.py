@@ -17,9 +17,10 @@ from auth.models import ADDED, DOCUMENT, auth_code, authorization_request, grant
 from auth.purge import authorization_requests, codes
 from auth.redirects import leads_here, shown_host
 from auth.sessions import SignedIn, require_living
+from auth.ticked import NothingTicked
 from core.clock import Clock, from_us, to_us
 from core.db import Database
-from core.errors import AppError, BadRequest, NotFound, ProofFailed
+from core.errors import AppError, NotFound, ProofFailed
 from core.ids import Ids, digest_of, urlsafe
 from core.purge import take_some
 from core.seal import Sealer
@@ -33,14 +34,6 @@ ID = re.compile(r"ar_[0-9a-f]{32}", re.ASCII)
 SAME_CODE = timedelta(seconds=10)
 GROUPS = ((Kind.READ, "Read", None), (Kind.ACT, "Act", "each single call still waits for your approval"))
 ScopeGroup = tuple[str, str | None, list[ScopeWords]]
-
-
-class NothingTicked(BadRequest):
-    """Connect without a right would connect nothing."""
-
-    code = "nothing_ticked"
-    public = "Tick at least one right, or cancel."
-    remedy = "Tick at least one right, or cancel."
 
 
 class RequestOver(AppError):

@@ -3,6 +3,8 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+from authlib.oauth2.rfc8628 import DEVICE_CODE_GRANT_TYPE
+
 from core.settings import Settings
 from policy.scopes import Scopes
 
@@ -39,6 +41,8 @@ def token_endpoint(settings: Settings) -> str:
 def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
     """Give the authorization server metadata: everything that can be consented (checklist S3)."""
     oauth = f"{settings.base_url}/oauth"
+    devices = {"device_authorization_endpoint": f"{oauth}/device"} if settings.device_grant else {}
+    grant_types = ["authorization_code", "refresh_token", "client_credentials"]
     return {
         "issuer": settings.issuer,
         "authorization_endpoint": f"{oauth}/authorize",
@@ -48,7 +52,8 @@ def server_metadata(settings: Settings, scopes: Scopes) -> dict[str, Any]:
         "scopes_supported": [*scopes.consentable, OFFLINE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+        "grant_types_supported": [*grant_types, *([DEVICE_CODE_GRANT_TYPE] if settings.device_grant else [])],
+        **devices,
         "token_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],
         "token_endpoint_auth_signing_alg_values_supported": list(SIGNING_ALGORITHMS),
         "revocation_endpoint_auth_methods_supported": [*AUTH_METHODS, PRIVATE_KEY_JWT],

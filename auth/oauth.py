@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from authlib.oauth2.rfc8628 import DEVICE_CODE_GRANT_TYPE
 from flask import Blueprint, Response, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy.exc import OperationalError
@@ -11,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from auth.authorize import Asked, SendBack, SignInFirst, read_authorization, refusal
 from auth.client_auth import claimed_client_id
 from auth.clients import Clients
-from auth.consent import ConsentRequest, Consents, NothingTicked, RequestOver
+from auth.consent import ConsentRequest, Consents, RequestOver
 from auth.document_clients import document_host, is_document_id
 from auth.events import ClientEvents, Step
 from auth.metadata import RESOURCE_DOCUMENT, SERVER_DOCUMENT, resource_metadata, server_metadata
@@ -21,6 +22,7 @@ from auth.redirects import CUSTOM, shown_host
 from auth.registration import InvalidClientMetadata, parse_registration
 from auth.server import Server
 from auth.sessions import Sessions, SignedIn, return_path, see_other
+from auth.ticked import NothingTicked
 from core.clock import to_us
 from core.db import is_busy
 from core.errors import AppError, CsrfFailed, NotFound, NotSignedIn, ProofFailed, TooMany
@@ -28,6 +30,7 @@ from core.http import json_answer, json_error, preflight, with_cors
 from core.settings import Settings, is_loopback
 from policy.scopes import Scopes
 
+WAITING = ("authorization_pending", "slow_down")  # a device asks again and again, and nothing is wrong (RFC 8628 3.5)
 SHORT_CACHE = "public, max-age=300"
 Answer = Callable[[], ResponseReturnValue]
 
@@ -53,6 +56,7 @@ def add_machine_endpoints(
         ("/oauth/register", register),
         ("/register", register),
         ("/oauth/revoke", _noted(events, lambda: Step.REVOKE, server.revocation_answer)),
+        ("/oauth/device", _noted(events, lambda: Step.DEVICE, server.device_answer)),
         ("/oauth/introspect", _noted(events, lambda: Step.INTROSPECT, server.introspection_answer)),
     )
     for path, answer in endpoints:
@@ -261,6 +265,8 @@ def _noted(events: ClientEvents, step: Callable[[], Step], answer: Answer) -> An
             raise
         if isinstance(response, Response) and response.status_code >= 400:
             said = response.get_json()
+            if said["error"] in WAITING:
+                return response
             events.note_failure(_claimed(), step(), said["error"], said["error_description"])
         return response
 
@@ -272,7 +278,8 @@ def _claimed() -> str:
 
 
 def _token_step() -> Step:
-    return Step.REFRESH if request.form.get("grant_type") == "refresh_token" else Step.TOKEN
+    steps = {"refresh_token": Step.REFRESH, DEVICE_CODE_GRANT_TYPE: Step.DEVICE}
+    return steps.get(request.form.get("grant_type", ""), Step.TOKEN)
 
 
 def _add_machine(bp: Blueprint, path: str, answer: Answer, method: str) -> None:

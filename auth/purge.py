@@ -12,6 +12,7 @@ from auth.models import (
     authorization_request,
     client,
     client_event,
+    device,
     grant,
     login_event,
     operator,
@@ -39,6 +40,7 @@ def rows_over(now: datetime, kept: Retention) -> Iterator[Rows]:
     yield tries(now, kept.tries)
     yield authorization_requests(now, kept.requests)
     yield codes(now, kept.requests)
+    yield device_codes(now, kept.requests)
     yield _tokens(now, kept.tokens)
     yield _grants(now, kept.connections)
     yield unused_clients(now, kept.unused_clients)
@@ -67,6 +69,12 @@ def codes(now: datetime, kept: timedelta) -> Rows:
     """Give the codes of which even a second use needn't be noticed any more."""
     over = auth_code.c.expires_at < to_us(now - kept)
     return Rows(name="cs_auth_code", key=auth_code.c.digest, kept=kept, over=over)
+
+
+def device_codes(now: datetime, kept: timedelta) -> Rows:
+    """Give the device codes of which even a second use needn't be noticed any more."""
+    over = device.c.expires_at < to_us(now - kept)
+    return Rows(name="cs_device", key=device.c.digest, kept=kept, over=over)
 
 
 def unused_clients(now: datetime, kept: timedelta) -> Rows:

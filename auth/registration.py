@@ -49,6 +49,7 @@ class Registration:
     scope: str
     texts: tuple[tuple[str, str], ...]
     introspects: bool = False  # whether it learns about every token of this resource (RFC 7662)
+    device: bool = False  # whether it may connect devices without a browser (RFC 8628)
 
     def metadata(self) -> dict[str, Any]:
         """Give the members as registered, without nulls and empties (case C09)."""
@@ -94,23 +95,27 @@ def registration_by_hand(
     jwks_uri: str | None,
     *,
     introspects: bool = False,
+    device: bool = False,
 ) -> Registration:
     """Give the registration of a client that whoever runs this server adds; raise as `parse_registration`.
 
-    One that signs has its keys at `jwks_uri`, and no other has any. One that only introspects is never sent anywhere.
+    One that signs has its keys at `jwks_uri`, and no other has any. One that only introspects, or is on devices alone,
+    is never sent anywhere.
     """
     _check_keys(auth_method, jwks_uri)
-    usable = () if introspects and not redirect_uris else _redirect_uris(list(redirect_uris))
+    is_sent_nowhere = (introspects or device) and not redirect_uris
+    usable = () if is_sent_nowhere else _redirect_uris(list(redirect_uris))
     if introspects and auth_method == "none":
         raise InvalidClientMetadata("A client that introspects has to prove itself.")
     return Registration(
         redirect_uris=usable,
         auth_method=auth_method if auth_method == PRIVATE_KEY_JWT else _auth_method(auth_method, usable),
-        grant_types=GRANT_TYPES if usable else (),
+        grant_types=GRANT_TYPES if usable else GRANT_TYPES[1:] if device else (),
         name=_name_by_hand(name),
         scope="",
         texts=() if jwks_uri is None else (("jwks_uri", jwks_uri),),
         introspects=introspects,
+        device=device,
     )
 
 

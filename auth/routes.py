@@ -4,6 +4,8 @@ from flask import Blueprint
 
 from auth.clients import Clients
 from auth.consent import Consents
+from auth.device_pages import DevicePages, add_device
+from auth.devices import Devices
 from auth.events import ClientEvents
 from auth.oauth import ConsentPages, add_consent, add_documents, add_machine_endpoints
 from auth.operators import Operators
@@ -36,8 +38,9 @@ def auth_routes(
     consents: Consents,
     server: Server,
     events: ClientEvents,
+    devices: Devices,
 ) -> Blueprint:
-    """Serve `/login`, `/logout`, `/password`, `/oauth/*` with their aliases, and `/.well-known/*`."""
+    """Serve `/login`, `/logout`, `/password`, `/device`, `/oauth/*` with their aliases, and `/.well-known/*`."""
     bp = Blueprint("auth", __name__)
     forms = SignInForms(sessions, sealer, ids, settings)
     sign_in = SignIn(database, operators, throttle, audit, settings)
@@ -45,4 +48,5 @@ def auth_routes(
     add_machine_endpoints(bp, server=server, clients=clients, scopes=scopes, events=events)
     add_documents(bp, settings=settings, scopes=scopes)
     add_consent(bp, ConsentPages(server, consents, sessions, proofs, events))
+    add_device(bp, DevicePages(devices, clients, sessions, proofs, throttle, sealer, settings))
     return bp

@@ -8,12 +8,15 @@ from authlib.oauth2.rfc6749 import (
     InvalidRequestError,
     InvalidScopeError,
     OAuth2Error,
+    UnauthorizedClientError,
     UnsupportedGrantTypeError,
 )
 from flask import Response, request
 
 from auth.client_auth import ClientAuthentication, UnknownClient
 from auth.clients import Client, Clients
+from auth.device_grant import DeviceGrant
+from auth.devices import INTERVAL, Devices
 from auth.document_clients import DocumentClients
 from auth.grant_types import CodeGrant, RefreshGrant, Reused, TokenAnswer
 from auth.introspection import Introspection
@@ -32,6 +35,7 @@ from policy.scopes import Scopes
 ONCE = (
     "grant_type",
     "code",
+    "device_code",
     "redirect_uri",
     "code_verifier",
     "refresh_token",
@@ -73,6 +77,7 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         settings: Settings,
         clock: Clock,
         introspection: Introspection,
+        devices: Devices,
     ) -> None:
         super().__init__()
         self.authentication = authentication
@@ -80,12 +85,14 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         self.documents: DocumentClients = authentication.documents
         self.tokens = tokens
         self.introspection = introspection
+        self.devices = devices
         self.scopes = scopes
         self.settings = settings
         self.clock = clock
         self.register_grant(CodeGrant, [S256Always()])
         self.register_grant(RefreshGrant)
         self.register_grant(MachineGrant)
+        self.register_grant(DeviceGrant)
 
     def token_answer(self) -> Response:
         """Answer this request to the token endpoint."""
@@ -123,6 +130,28 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         except OAuth2Error as error:
             return self.handle_error_response(None, error)
         return with_cors(json_answer(self.introspection.of(asked.form["token"], client)))
+
+    def device_answer(self) -> Response:
+        """Answer this request to the device authorization endpoint (RFC 8628 3.1, 3.2); the code is never prefilled."""
+        try:
+            asked = self.form_request()
+            if not names_us(asked.form.getlist("resource"), self.settings):
+                raise InvalidTarget
+            client = self.authenticate_client(asked)
+            if not self.lets_devices(client):
+                raise UnauthorizedClientError("This client may not use the device grant.")
+            self.validate_requested_scope(asked.form.get("scope"))
+        except OAuth2Error as error:
+            return self.handle_error_response(None, error)
+        begun = self.devices.begin(client, self.scopes.parse(asked.form.get("scope", "")), asked.address)
+        shown = f"{begun.user_code[:4]}-{begun.user_code[4:]}"
+        answer = {"device_code": begun.device_code, "user_code": shown, "expires_in": begun.expires_in}
+        answer |= {"verification_uri": f"{self.settings.base_url}/device", "interval": INTERVAL}
+        return with_cors(json_answer(answer))
+
+    def lets_devices(self, client: Client) -> bool:
+        """Tell whether a client may use the device grant: the server allows it, and an administrator named it."""
+        return self.settings.device_grant and client.uses_device
 
     def form_request(self) -> PlainRequest:
         """Give this request's form; raise InvalidRequestError for another type, a query, or a repeated parameter."""

@@ -234,11 +234,14 @@ class Tokens:
             spent = connection.execute(SPEND, {"code": code.digest, "at": to_us(now)})
             if spent.rowcount != 1:
                 raise InvalidGrantError("The code was used already.")
-            family = Family(code.grant_id, code.granted_at, generation=1)
-            self._store_access(connection, family, answer["access_token"])
-            if "refresh_token" in answer:
-                self._store_refresh(connection, family, answer["refresh_token"])
+            self.give_first(connection, Family(code.grant_id, code.granted_at, generation=1), answer)
             self._note(connection, Step.TOKEN, "The code became tokens.", code)
+
+    def give_first(self, connection: Connection, family: Family, answer: Mapping[str, Any]) -> None:
+        """Store the tokens of `answer` as the first of a grant, in the transaction that spends what they are for."""
+        self._store_access(connection, family, answer["access_token"])
+        if "refresh_token" in answer:
+            self._store_refresh(connection, family, answer["refresh_token"])
 
     def rotate(
         self,

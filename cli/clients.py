@@ -24,6 +24,16 @@ def command(build: Build) -> click.Group:
 
     _add_adding(group, build)
 
+    @group.command("device")
+    @click.argument("client_id")
+    @click.argument("switch", type=click.Choice(("on", "off")))
+    def device(client_id: str, switch: str) -> None:
+        """Let a client connect devices without a browser, or not any more (RFC 8628); such a device only reads."""
+        parts = build()
+        parts.clients.set_device(client_id, may=switch == "on")
+        unused = "" if parts.settings.device_grant else " COUNTERSIGN_DEVICE_GRANT is off, so nothing changes yet."
+        click.echo(f"Devices of {client_id}: {switch}.{unused}")
+
     @group.command("log")
     @click.argument("client_id")
     @click.option("--limit", type=click.IntRange(1, MOST_SHOWN), default=100, show_default=True, help="How many steps.")
@@ -62,11 +72,18 @@ def _add_adding(group: click.Group, build: Build) -> None:
     )
     @click.option("--jwks-uri", help=f"Where its public keys are, for {PRIVATE_KEY_JWT}.")
     @click.option("--introspects", is_flag=True, help="It may ask what any token here is worth: a gateway.")
+    @click.option("--device", is_flag=True, help="It may connect devices without a browser.")
     def add(
-        name: str, redirect_uris: tuple[str, ...], method: str | None, jwks_uri: str | None, *, introspects: bool
+        name: str,
+        redirect_uris: tuple[str, ...],
+        method: str | None,
+        jwks_uri: str | None,
+        *,
+        introspects: bool,
+        device: bool,
     ) -> None:
         """Add a program that you vouch for; its secret, if it has one, is printed once and stored as a digest."""
-        wanted = registration_by_hand(name, redirect_uris, method, jwks_uri, introspects=introspects)
+        wanted = registration_by_hand(name, redirect_uris, method, jwks_uri, introspects=introspects, device=device)
         parts = build()
         _check_host(parts, jwks_uri)
         _print(parts.clients.add(wanted), wanted, "")

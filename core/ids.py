@@ -65,6 +65,14 @@ class Ids:
         """Give a 256-bit secret, `prefix` + `_` + 43 characters of base64url."""
         return f"{prefix}_{urlsafe(self._chance.bytes(32))}"
 
+    def letters(self, alphabet: str, count: int) -> str:
+        """Give `count` letters of `alphabet`, each as likely as any other; for what a person types."""
+        fair = 256 - 256 % len(alphabet)  # bytes beyond would make the first letters likelier
+        found = ""
+        while len(found) < count:
+            found += "".join(alphabet[byte % len(alphabet)] for byte in self._chance.bytes(count) if byte < fair)
+        return found[:count]
+
 
 def least_id(prefix: str, moment: datetime) -> str:
     """Give the least id that can be made at `moment`: every one made before it sorts before it."""

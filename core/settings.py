@@ -40,6 +40,7 @@ class Lifetimes:
     refresh_absolute: timedelta = timedelta(days=90)
     refresh_grace: timedelta = timedelta(seconds=60)
     auth_code: timedelta = timedelta(seconds=120)
+    device_code: timedelta = timedelta(minutes=10)
     authorization_request: timedelta = timedelta(minutes=30)
     confirmation_undecided: timedelta = timedelta(minutes=15)
     confirmation_approved: timedelta = timedelta(minutes=10)
@@ -92,6 +93,7 @@ class Settings:
     trusted_proxies: int = 0
     unattended_clients: frozenset[str] = frozenset()
     advertise_iss: bool = True  # off for Codex 0.142 to 0.146, which drop the `iss` that metadata promises
+    device_grant: bool = False  # whether clients that an administrator names may connect devices without a browser
     cimd: bool = True  # whether clients may be metadata documents, which this server fetches
     cimd_allowed_hosts: frozenset[str] = frozenset()  # empty: every public one; `.name` is it and all below it
     cimd_denied_hosts: frozenset[str] = frozenset()
@@ -194,6 +196,7 @@ def read_settings(
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
         advertise_iss=reader.value("ADVERTISE_ISS", default=True, cast=_switch),
+        device_grant=reader.value("DEVICE_GRANT", default=False, cast=_switch),
         cimd=reader.value("CIMD", default=True, cast=_switch),
         cimd_allowed_hosts=frozenset(reader.value("CIMD_ALLOWED_HOSTS", NOTHING, _hosts)),
         cimd_denied_hosts=frozenset(reader.value("CIMD_DENIED_HOSTS", NOTHING, _hosts)),
