@@ -3,7 +3,7 @@
 from typing import Any
 
 from flows.arguments import InvalidArguments
-from flows.operation import Source
+from flows.operation import Source, asked_fields
 from flows.prompt import Attached
 from flows.registry import Registry
 from flows.trace import Traces
@@ -28,7 +28,8 @@ class Completions:
     def complete(self, principal: Principal, ref: dict[str, Any], argument: dict[str, Any]) -> dict[str, Any]:
         """Give the values that begin as `argument` does; raise RpcError for what has no such argument."""
         is_prompt = ref["type"] == "ref/prompt"
-        template = self._of_prompt(ref["name"], argument["name"]) if is_prompt else _of_template(ref, argument["name"])
+        find = self._of_prompt if is_prompt else self._of_template
+        template = find(ref["name" if is_prompt else "uri"], argument["name"])
         values = [] if template is None else self._values(principal, template.kind)
         found = [value for value in values if value.startswith(argument["value"])]
         shown = found[:MOST_VALUES]
@@ -42,6 +43,15 @@ class Completions:
         attached = {message.uri for message in prompt.messages if isinstance(message, Attached)}
         return next((one for one in TEMPLATES if one.variable == argument and one.uri in attached), None)
 
+    def _of_template(self, uri: str, variable: str) -> Template | None:
+        """Give the template; None for one of an application, whose values only its flow knows."""
+        if any(flow.resource == uri and variable in asked_fields(uri) for flow in self._registry):
+            return None
+        found = next((one for one in TEMPLATES if one.uri == uri and one.variable == variable), None)
+        if found is None:
+            raise invalid(InvalidArguments.code, "There is no such resource template, or it has no such variable.")
+        return found
+
     def _values(self, principal: Principal, kind: Kind) -> list[str]:
         if kind is not Kind.RUN:
             return self._resources.names(principal, kind)
@@ -50,10 +60,3 @@ class Completions:
         # One's own, also for who sees everybody's; and not those of looking at runs.
         flows = [flow.id for flow in self._registry if flow.source is not Source.BUILTIN]
         return [run.id for run in self._traces.own(principal.caller, flows, limit=RECENT_RUNS)]
-
-
-def _of_template(ref: dict[str, Any], variable: str) -> Template:
-    found = next((one for one in TEMPLATES if one.uri == ref["uri"] and one.variable == variable), None)
-    if found is None:
-        raise invalid(InvalidArguments.code, "There is no such resource template, or it has no such variable.")
-    return found

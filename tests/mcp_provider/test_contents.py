@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import jsonschema
 import pytest
 from mcp_types.methods import validate_server_result
+from pydantic import Field
 
 from flows.content import Audio, Embedded, Image, Link, Text, contents_of
-from flows.operation import Flow, Params, Result, Secret, flow
+from flows.operation import Flow, FlowError, Params, Result, Secret, flow
 from tests.mcp_provider.shop import VERSIONS, Shop, open_shop
 
 PNG = b"\x89PNG-picture"
@@ -22,7 +23,14 @@ class Nothing(Params):
 class Number(Params):
     """Which one."""
 
-    number: str
+    number: Annotated[str, Field(max_length=5)]
+
+
+class SoldOut(FlowError):
+    """There is none left."""
+
+    code = "sold_out"
+    public = "There is none left."
 
 
 class Everything(Result):
@@ -84,9 +92,18 @@ def show_large(params: Nothing, world: Any) -> Picture:
     return Picture(picture=Image(data=bytes(90_000)))
 
 
-@flow(id="show.facts", title="Show facts", effects=[], resource="shop://facts/{number}", scope="shop:facts")
+@flow(
+    id="show.facts",
+    title="Show facts",
+    effects=[],
+    resource="shop://facts/{number}",
+    scope="shop:facts",
+    errors=[SoldOut],
+)
 def show_facts(params: Number, world: Any) -> Facts:
     """Show facts."""
+    if params.number == "none":
+        raise SoldOut
     return Facts(number=params.number)
 
 
@@ -164,7 +181,27 @@ def test_its_rights_are_those_of_the_flow(shop: Shop) -> None:
     assert "shop://facts/{number}" not in str(agent.request("resources/templates/list").result)
 
 
-@pytest.mark.parametrize("uri", ["shop://facts/", "shop://facts/a/b", "shop://facts/%41", "shop://picture/", "shop://"])
+def test_its_failure_is_told_in_its_own_words(shop: Shop) -> None:
+    answer = shop.agent("alice", "shop:facts").request("resources/read", {"uri": "shop://facts/none"})
+
+    assert (answer.status, answer.error["code"], answer.error["message"]) == (200, -32603, "There is none left.")
+    assert answer.error["data"]["code"] == "sold_out"
+
+
+def test_its_variable_is_known_and_has_nothing_to_offer(shop: Shop) -> None:
+    def complete(variable: str) -> dict[str, Any]:
+        ref = {"type": "ref/resource", "uri": "shop://facts/{number}"}
+        params = {"ref": ref, "argument": {"name": variable, "value": ""}}
+        return dict(shop.agent().request("completion/complete", params).json)
+
+    assert complete("number")["result"]["completion"]["values"] == []
+    assert complete("other")["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["shop://facts/", "shop://facts/longer", "shop://facts/a/b", "shop://facts/%41", "shop://picture/", "shop://"],
+)
 def test_what_isnt_of_an_address_s_form_is_unknown(shop: Shop, uri: str) -> None:
     answer = shop.agent("alice", "shop:facts").request("resources/read", {"uri": uri})
 
