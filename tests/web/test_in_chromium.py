@@ -66,6 +66,7 @@ def scene(server: ServerProcess) -> Iterator[Scene]:
             "connection": _grant_page(browser) + "?add=stock:adjust",
             "consent": client.authorize_url(scope=REFUND),
             "password": "/password",
+            "documentation": "/docs/connect",
             "unknown": "/no/such/page",
         }
         yield Scene(server, agent, browser, paths)
