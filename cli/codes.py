@@ -185,6 +185,14 @@ CODES = (
     Code(
         "unsupported_response_type", OAUTH, "Only response_type=code is answered.", "Use the authorization code flow."
     ),
+    Code(
+        "authorization_pending",
+        OAUTH,
+        "The person has not typed or answered the device's code yet.",
+        "Ask again later.",
+    ),
+    Code("slow_down", OAUTH, "The device asked again too soon.", "Wait 5 seconds longer from now on (RFC 8628 3.5)."),
+    Code("expired_token", OAUTH, "The device code has expired.", "Begin again: show a new code."),
     Code("access_denied", OAUTH, "The person did not agree.", "Don't ask again by yourself; the person knows."),
     Code(
         "temporarily_unavailable",

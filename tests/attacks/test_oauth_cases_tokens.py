@@ -149,20 +149,6 @@ def test_c23_a_code_of_an_ended_connection_gives_nothing(alice):
     assert not alice.works(still.json["access_token"])
 
 
-@pytest.mark.db
-def test_c23_twenty_parallel_redemptions_have_one_winner_who_keeps_the_tokens(server):
-    alice = Connected(server.base_url)
-    for _ in range(3):
-        code = alice.code()
-        answers = together(20, lambda code=code: alice.client.exchange(code))
-        won = [answer for answer in answers if answer.status == 200]
-
-        assert len(won) == 1
-        assert {said(answer) for answer in answers if answer.status != 200} == {(400, "invalid_grant")}
-        assert alice.works(won[0].json["access_token"])
-        assert alice.client.refresh(won[0].json["refresh_token"]).status == 200
-
-
 def together(times: int, call: Callable[[], RawAnswer]) -> list[RawAnswer]:
     """Make the same call from so many threads at one moment."""
     barrier = threading.Barrier(times)
@@ -176,22 +162,6 @@ def together(times: int, call: Callable[[], RawAnswer]) -> list[RawAnswer]:
 
 
 # --- C24 ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.db
-def test_c24_ten_parallel_refreshes_all_succeed_with_one_successor(server):
-    alice = Connected(server.base_url)
-    tokens = alice.tokens()
-    answers = together(10, lambda: alice.client.refresh(tokens["refresh_token"]))
-    successors = {answer.json["refresh_token"] for answer in answers}
-
-    assert [answer.status for answer in answers] == [200] * 10
-    assert all(answer.json.keys() == TOKEN and all(answer.json.values()) for answer in answers)
-    assert len(successors) == 1
-    assert len({answer.json["access_token"] for answer in answers}) == 10
-    assert all(alice.works(answer.json["access_token"]) for answer in answers)
-    assert alice.works(tokens["access_token"])
-    assert all(alice.client.refresh(answer.json["refresh_token"]).status == 200 for answer in answers[:3])
 
 
 def test_c24_the_number_of_tokens_of_one_generation_is_bounded(alice):
@@ -540,33 +510,6 @@ def test_a_local_token_works_at_mcp_until_it_ends_and_opens_no_page(served, alic
     assert said(refreshed) == (400, "invalid_grant")
     assert as_client.status == 400
     assert not alice.works(token)
-
-
-@pytest.mark.db
-def test_no_call_that_starts_after_the_end_of_a_connection_succeeds(server):
-    alice = Connected(server.base_url)
-    before = set(grants_of(alice.browser))
-    token = alice.tokens()["access_token"]
-    [grant] = set(grants_of(alice.browser)) - before
-    ended = threading.Event()
-    late: list[bool] = []
-
-    def call(_: int) -> None:
-        started_after = ended.is_set()
-        works = alice.works(token)
-        if started_after:
-            late.append(works)
-
-    with ThreadPoolExecutor(8) as pool:
-        calls = [pool.submit(call, n) for n in range(60)]
-        end(alice.browser, grant)
-        ended.set()
-        calls += [pool.submit(call, n) for n in range(20)]
-        for one in calls:
-            one.result()
-
-    assert len(late) >= 20
-    assert not any(late)
 
 
 def test_no_secret_of_an_oauth_run_is_in_the_log_or_readable_in_the_database(server_factory):
