@@ -1,13 +1,17 @@
 """A proxy on loopback that adds the bearer token, since the public suite can't send one."""
 
 import contextlib
+import http.client
+import json
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
 from io import BufferedIOBase
+from typing import TypeVar
 
 LONGEST_LINE = 65536
+Proxy = TypeVar("Proxy", bound="HeaderProxy")
 
 
 class HeaderProxy(socketserver.ThreadingTCPServer):
@@ -19,8 +23,8 @@ class HeaderProxy(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, upstream_port: int, header: tuple[str, str]) -> None:
-        super().__init__(("127.0.0.1", 0), _Exchange)
+    def __init__(self, upstream_port: int, header: tuple[str, str], exchange: "type[_Exchange] | None" = None) -> None:
+        super().__init__(("127.0.0.1", 0), exchange or _Exchange)
         self.upstream_port, self.header = upstream_port, header
 
     @property
@@ -50,10 +54,44 @@ class _Exchange(socketserver.StreamRequestHandler):
                 self.wfile.write(part)
 
 
+class _Offering(_Exchange):
+    """The same, but the server's own document offers one way of client authentication alone."""
+
+    server: "OfferingProxy"
+
+    def _pass_on(self, start: bytes, headers: list[bytes]) -> None:
+        if not start.startswith(b"GET /.well-known/oauth-authorization-server"):
+            super()._pass_on(start, headers)
+            return
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.server.upstream_port)) as upstream:
+            upstream.request("GET", start.split()[1].decode())
+            document = json.loads(upstream.getresponse().read())
+        assert self.server.method in document["token_endpoint_auth_methods_supported"]
+        document["token_endpoint_auth_methods_supported"] = [self.server.method]
+        body = json.dumps(document).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close"
+        self.wfile.write(head.encode() + b"\r\n\r\n" + body)
+
+
+class OfferingProxy(HeaderProxy):
+    """Stands before a server whose base URL is the proxy's, since the suite takes `none` wherever it is offered."""
+
+    def __init__(self, upstream_port: int, method: str) -> None:
+        super().__init__(upstream_port, ("X-Passed-By", "proxy"), _Offering)
+        self.method = method
+
+
 @contextlib.contextmanager
 def adding_bearer(upstream_port: int, token: str) -> Iterator[HeaderProxy]:
     """Run a proxy before 127.0.0.1:`upstream_port` that adds `Authorization: Bearer token` to every request."""
-    with HeaderProxy(upstream_port, ("Authorization", f"Bearer {token}")) as proxy:
+    with running(HeaderProxy(upstream_port, ("Authorization", f"Bearer {token}"))) as proxy:
+        yield proxy
+
+
+@contextlib.contextmanager
+def running(made: Proxy) -> Iterator[Proxy]:
+    """Let a proxy serve."""
+    with made as proxy:
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

@@ -78,6 +78,7 @@ class AuthorizationServer:
     client_id: str
     resource: str
     callback_port: int
+    client_secret: str | None = None
 
 
 def run_authorization_scenarios(
@@ -85,6 +86,7 @@ def run_authorization_scenarios(
 ) -> list[Check]:
     """Run both scenarios at one revision, since the second needs the first; `answer` is given the printed address."""
     words = ["authorization", "--url", server.issuer, "--client-id", server.client_id, "--resource", server.resource]
+    words += [] if server.client_secret is None else ["--client-secret", server.client_secret]
     words += ["--port", str(server.callback_port), "--spec-version", runs[0].revision, "-o", str(folder)]
     with subprocess.Popen(
         _command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
