@@ -4,8 +4,9 @@ import base64
 from typing import Any
 
 from flows.content import Audio, Content, Embedded, Image, Link, Text
+from mcp_provider.shapes import STRUCTURED_SINCE
 
-AUDIO_SINCE, STRUCTURED_SINCE = "2025-03-26", "2025-06-18"  # with structured content came links
+AUDIO_SINCE = "2025-03-26"
 
 
 def content_item(content: Content, version: str) -> dict[str, Any]:

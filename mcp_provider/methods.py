@@ -1,34 +1,30 @@
 """JSON-RPC methods: one set of handlers for both eras, and the members that only one of them knows (W55)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from mcp_types import SERVER_INFO_META_KEY
-from mcp_types.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.methods import validate_client_request
+from mcp_types.jsonrpc import METHOD_NOT_FOUND
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from mcp_provider.calls import Calls
 from mcp_provider.completions import Completions
-from mcp_provider.contents import STRUCTURED_SINCE
 from mcp_provider.icons import ICONS_SINCE, Icon
 from mcp_provider.messages import RpcError
 from mcp_provider.prompts import Prompts
 from mcp_provider.resources import Resources
 from mcp_provider.sessions import Sessions
+from mcp_provider.shapes import SERVER_VERSION, STRUCTURED_SINCE, Caching, checked, written
 from mcp_provider.tools import Tools
 from mcp_provider.wire import Request, Terms
 from policy.principal import Principal
 
-SERVER_NAME, SERVER_TITLE, SERVER_VERSION = "countersign", "Countersign", "0.1.0"
+SERVER_NAME, SERVER_TITLE = "countersign", "Countersign"
 TTL_MS = 30_000  # there is no listChanged, so what a list says may be this old
 MOST_CACHED_LISTS = 256
 READ_TTL_MS = 0  # what is read is of this moment: a right that is added, or a run that ends, counts at once
 COMPLETIONS_SINCE = "2025-03-26"  # as a capability; the method is older
-ABSENT_WHEN_NULL = {"tools/call": "arguments", "prompts/get": "arguments", "completion/complete": "context"}
 INSTRUCTIONS = (
     "You act for {email} and can't exceed their rights. Read tools are free to use. A tool that changes something "
     "doesn't run at the first call: it answers confirmation_required. Then show the person the link (confirmUrl) and "
@@ -89,7 +85,7 @@ class Methods:
         if handler is None:
             status = 404 if terms.modern else 200
             raise RpcError(METHOD_NOT_FOUND, "There is no such method here.", http_status=status)
-        return handler(principal, _checked(request, terms), terms)
+        return handler(principal, checked(request, terms), terms)
 
     def _initialize(self, principal: Principal, request: Request, _terms: Terms) -> Answer:
         asked = request.params["protocolVersion"]
@@ -153,29 +149,12 @@ def _listing(page: Lists) -> Handler:
     return answer
 
 
-def _checked(request: Request, terms: Terms) -> Request:
-    """Give the request with params of the shape that the revision's own schema wants; null means left out."""
-    optional = ABSENT_WHEN_NULL.get(request.method, "cursor")
-    params = request.params
-    if params.get(optional, ...) is None:
-        params = {name: value for name, value in params.items() if name != optional}
-    try:
-        validate_client_request(request.method, terms.version, params)
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"][:3]) or "params"
-        raise RpcError(INVALID_PARAMS, f"{where} doesn't have the shape that {request.method} takes.") from None
-    return replace(request, params=params)
-
-
 def _written(
     members: Mapping[str, Any], terms: Terms, *, ttl_ms: int | None = None, icon: Icon | None = None
 ) -> Answer:
     """Write a result; with `ttl_ms` it is one that the modern revision wants to be told how to cache (W33)."""
-    if not terms.modern:
-        return Answer(orjson.dumps(members))
-    hints = {} if ttl_ms is None else {"ttlMs": ttl_ms, "cacheScope": "private"}
-    meta = {SERVER_INFO_META_KEY: _server_info(terms.version, icon)}
-    return Answer(orjson.dumps({"resultType": "complete", **members, **hints, "_meta": meta}))
+    caching = None if ttl_ms is None else Caching(ttl_ms)
+    return Answer(written(members, terms, _server_info(terms.version, icon), caching))
 
 
 def _capabilities(version: str) -> dict[str, Any]:

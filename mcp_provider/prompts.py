@@ -9,10 +9,11 @@ from mcp_types.jsonrpc import INVALID_PARAMS
 from flows.arguments import InvalidArguments
 from flows.content import Content, Embedded, Text
 from flows.prompt import Argument, Attached, Prompt
-from mcp_provider.contents import STRUCTURED_SINCE, content_item, resource_item
+from mcp_provider.contents import content_item, resource_item
 from mcp_provider.messages import RpcError
 from mcp_provider.pages import Pager
 from mcp_provider.resources import Resources
+from mcp_provider.shapes import STRUCTURED_SINCE
 from mcp_provider.wire import Terms
 from policy.principal import Principal
 from policy.search import NothingThere

@@ -21,10 +21,10 @@ from flows.envelope import Envelope, Refusal, Status
 from flows.operation import Flow, asked_fields
 from flows.registry import Registry
 from mcp_provider.calls import stop_at_missing_scope
-from mcp_provider.contents import STRUCTURED_SINCE
 from mcp_provider.messages import RpcError
 from mcp_provider.pages import Pager
 from mcp_provider.results import refusal_data
+from mcp_provider.shapes import STRUCTURED_SINCE
 from mcp_provider.wire import Terms
 from policy.addresses import SCHEME, Address, Kind, find_address
 from policy.dispatch import Call, Door

@@ -10,7 +10,8 @@ from core.clock import iso
 from core.logs import reference
 from flows.content import Content
 from flows.envelope import Envelope, Refusal, Status, Waiting
-from mcp_provider.contents import STRUCTURED_SINCE, content_item, text_item
+from mcp_provider.contents import content_item, text_item
+from mcp_provider.shapes import STRUCTURED_SINCE
 
 TEACHING = (
     "NOT executed yet. Ask the person to open {url} and approve: {summary}. After that call {tool} again with the same "

@@ -11,15 +11,13 @@ from flows.operation import Flow
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema, write_outcome_schema
 from mcp_provider.calls import RESERVED
-from mcp_provider.contents import STRUCTURED_SINCE
-from mcp_provider.icons import ICONS_SINCE
 from mcp_provider.pages import Pager
+from mcp_provider.shapes import tool_in_revision
 from policy.builtin import ACTION_TOOLS, ActionTool
 from policy.principal import Principal
 from policy.scopes import Scopes
 
 FIRST_TOOL = "manifest.get"  # always listed, and the first: it names what could be granted
-ANNOTATIONS_SINCE = "2025-03-26"  # W17
 REACHES_OUT = frozenset({Verb.SEND, Verb.CALL})
 CHANGES = frozenset({Verb.WRITE, Verb.DELETE, Verb.SEND, Verb.CALL})
 INVOKE_TOOL, CONFIRM_TOOL = ACTION_TOOLS
@@ -70,7 +68,7 @@ class Tools:
     def _as_written(self, tool: Mapping[str, Any], scopes: list[str], version: str) -> bytes:
         schemes = [{"type": "oauth2", "scopes": scopes}]
         whole = {**tool, **self._icons, "securitySchemes": schemes, "_meta": {"securitySchemes": schemes}}
-        return orjson.dumps(in_revision(whole, version))
+        return orjson.dumps(tool_in_revision(whole, version))
 
 
 def declare(flow: Flow) -> dict[str, Any]:
@@ -108,19 +106,3 @@ def annotations(flow: Flow) -> dict[str, bool]:
         "idempotentHint": flow.only_reads,
         "openWorldHint": bool(verbs & REACHES_OUT) or any(effect.outside for effect in flow.effects),
     }
-
-
-def in_revision(tool: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Leave out what `version` doesn't know; a title then stands among the annotations (W17)."""
-    known = dict(tool)
-    if version < ICONS_SINCE:
-        known.pop("icons", None)
-    if version >= STRUCTURED_SINCE:
-        return known
-    title = known.pop("title")
-    for unknown in ("outputSchema", "securitySchemes", "_meta"):
-        del known[unknown]
-    hints = known.pop("annotations")
-    if version >= ANNOTATIONS_SINCE:
-        known["annotations"] = {"title": title, **hints}
-    return known

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from mcp_types.methods import validate_server_result
 
-from mcp_provider.methods import SERVER_VERSION
+from mcp_provider.shapes import SERVER_VERSION
 from tests.mcp_provider.house import (
     LEGACY,
     LEGACY_VERSIONS,
