@@ -106,7 +106,7 @@ class RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
     def save_token(self, token: TokenAnswer) -> None:
         """Replace the refresh token and store what it gives, in one transaction."""
         request = self.request
-        given = request.form["refresh_token"], token["access_token"], request.narrowed_to, request.address
+        given = request.form["refresh_token"], request.narrowed_to, request.address
         rotated = self.server.tokens.rotate(request.refresh_token, *given)
         token |= {"access_token": rotated.access_token, "refresh_token": rotated.refresh_token}
         token["expires_in"] = rotated.expires_in

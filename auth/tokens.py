@@ -247,15 +247,14 @@ class Tokens:
         self,
         presented: StoredRefresh,
         raw_token: str,
-        access_token: str,
         narrowed_to: str | None,
         address: str | None,
     ) -> Rotated:
-        """Store `access_token` as of the presented token's next generation and give the one successor, stored too.
+        """Give an access token of the presented token's next generation and the one successor, both stored.
 
         A repeat within the grace gets the same successor, whichever key is the current one by then, with an access
-        token of its own (design D3): derived as well, so that the eleventh gets one of those before it again, and no
-        client is locked out by its own processes. One from another network address is on record. Raise
+        token of its own (design D3): these are derived as well, so that the eleventh gets one of those before it
+        again, and no client is locked out by its own processes. One from another network address is on record. Raise
         InvalidGrantError when the presented token died meanwhile, TooMany when no token of this narrowing is left.
         """
         family = Family(presented.grant_id, presented.granted_at, presented.generation + 1)
@@ -274,9 +273,10 @@ class Tokens:
             connection.execute(rotated.values(values))
             successor = self._successors(raw_token)[0]
             self._store_refresh(connection, family, successor)
-            expires_at = self._store_access(connection, family, access_token, narrowed_to)
+            secret = self._access_of(raw_token, 0)[0]
+            expires_at = self._store_access(connection, family, secret, narrowed_to)
             self._note(connection, Step.REFRESH, "The refresh token was replaced.", presented)
-        return Rotated(access_token, self._seconds_until(expires_at), successor)
+        return Rotated(secret, self._seconds_until(expires_at), successor)
 
     def give_to_machine(self, access: MachineAccess, access_token: str, narrowed_to: str | None) -> int:
         """Store a machine's access token and give the seconds that it lives.
@@ -353,9 +353,9 @@ class Tokens:
         """Give the refresh token that follows `raw_token` (design D3), and what it was or will be by other keys."""
         return [f"cs_rt_{urlsafe(derived)}" for derived in self._sealer.derive("refresh", raw_token)]
 
-    def _access_of_repeat(self, raw_token: str, number: int) -> list[str]:
-        """Give the access token of the repeat of this number, and what it was or will be by other keys."""
-        return [f"cs_at_{urlsafe(derived)}" for derived in self._sealer.derive("repeat", f"{number}:{raw_token}")]
+    def _access_of(self, raw_token: str, number: int) -> list[str]:
+        """Give the access token that a refresh token gives at its use of this number, and what it is by other keys."""
+        return [f"cs_at_{urlsafe(derived)}" for derived in self._sealer.derive("access", f"{number}:{raw_token}")]
 
     def _given_before(self, connection: Connection, family: Family, raw_token: str) -> str:
         """Give that of the possible successors which the presented token has; raise InvalidGrantError."""
@@ -374,11 +374,11 @@ class Tokens:
         given = select(token).where(*_of_family(family), token.c.kind == ACCESS).order_by(token.c.issued_at.desc())
         rows = connection.execute(given).all()
         if len(rows) < MOST_A_GENERATION:
-            secret = self._access_of_repeat(raw_token, len(rows))[0]
+            secret = self._access_of(raw_token, len(rows))[0]
             expires_at = self._store_access(connection, family, secret, narrowed_to)
             return Rotated(secret, self._seconds_until(expires_at), successor)
-        numbers = range(1, MOST_A_GENERATION)
-        by_digest = {digest_of(one): one for n in numbers for one in self._access_of_repeat(raw_token, n)}
+        numbers = range(MOST_A_GENERATION)
+        by_digest = {digest_of(one): one for n in numbers for one in self._access_of(raw_token, n)}
         for row in rows:
             seconds = self._seconds_until(from_us(row.expires_at))
             if row.digest in by_digest and row.narrowed_to == narrowed_to and row.revoked_at is None and seconds > 0:
