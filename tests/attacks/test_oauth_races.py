@@ -21,7 +21,6 @@ def alice(server: ServerProcess) -> Connected:
     return Connected(server.base_url)
 
 
-@pytest.mark.rule("POST /oauth/token", "C23 b")
 def test_c23_fifty_parallel_redemptions_have_one_winner_who_keeps_the_tokens(alice):
     for _ in range(2):
         code = alice.code()
@@ -34,7 +33,6 @@ def test_c23_fifty_parallel_redemptions_have_one_winner_who_keeps_the_tokens(ali
         assert alice.client.refresh(won[0].json["refresh_token"]).status == 200
 
 
-@pytest.mark.rule("POST /oauth/token", "C24")
 def test_c24_twenty_parallel_refreshes_sign_nobody_out(alice):
     tokens = alice.tokens()
     answers = together(20, lambda: alice.client.refresh(tokens["refresh_token"]))
@@ -48,7 +46,6 @@ def test_c24_twenty_parallel_refreshes_sign_nobody_out(alice):
     assert alice.works(tokens["access_token"])
 
 
-@pytest.mark.rule("POST /oauth/token", "RFC 9700 §4.14.2")
 def test_a_replay_after_the_grace_ends_the_family_whichever_worker_sees_it(server_factory: Callable[..., Any]) -> None:
     alice = Connected(server_factory(COUNTERSIGN_REFRESH_GRACE_SECONDS="1").base_url)
     tokens = alice.tokens()
@@ -67,7 +64,6 @@ def test_a_replay_after_the_grace_ends_the_family_whichever_worker_sees_it(serve
     assert said(alice.client.refresh(third["refresh_token"])) == (400, "invalid_grant")
 
 
-@pytest.mark.rule("POST /oauth/revoke", "RFC 7009 §2.1")
 @pytest.mark.parametrize("by", ["page", "client"])
 def test_no_call_that_starts_after_access_was_taken_back_succeeds(alice, by):
     before = set(grants_of(alice.browser))
