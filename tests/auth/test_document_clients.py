@@ -268,7 +268,7 @@ def test_keys_on_a_host_that_is_denied_are_not_fetched(start, publisher):
     publisher.publish(KEYS, key_set(key))
     answer = tokens_for(served, browser_of(served), client_at(served), **assertion(served, key))
 
-    assert answer.status == 503
+    assert answer.status == 401
     assert KEYS not in publisher.asked
 
 
