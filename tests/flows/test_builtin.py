@@ -131,8 +131,8 @@ def test_pages_of_runs_are_newest_first_and_complete(shelf: Shelf, clock: SetClo
 
 def test_ones_own_runs_are_those_of_nobody_else_whatever_the_role(shelf: Shelf) -> None:
     made = []
-    for run in (shelf.house.read, shelf.house.write, shelf.house.read):
-        made.append(run(add if run == shelf.house.write else get_counter).run_id)
+    for begin in (shelf.house.read, shelf.house.write, shelf.house.read):
+        made.append(begin(add if begin == shelf.house.write else get_counter).run_id)
         shelf.house.clock.forward(milliseconds=1)  # ids of one moment have no order
     traces, both = shelf.house.traces, ["counter.get", "counter.add"]
 
