@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := core flows policy auth mcp_provider web cli migrations bench app.py gunicorn.conf.py
 
-.PHONY: serve test test-long check bench docs
+.PHONY: serve test test-long coverage check bench docs
 
 serve: .venv/installed
 	@$(BIN)/countersign serve
@@ -13,6 +13,10 @@ test: .venv/installed
 
 test-long: .venv/installed
 	COUNTERSIGN_TEST_FUZZ=40000 $(BIN)/pytest -m "long or fuzz" $(PYTEST_ARGS)
+
+coverage: .venv/installed
+	$(BIN)/coverage run -m pytest tests/auth tests/attacks/test_oauth_rules.py tests/attacks/test_oauth_cases_tokens.py $(PYTEST_ARGS)
+	$(BIN)/coverage report
 
 check: .venv/installed
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.access import measure_access
 from bench.load import Load, Target, fire
 from bench.ours import Ours, ask, body_of, headers_of
 from bench.peers_home import PEERS, prepare_peers
@@ -42,6 +43,7 @@ class Bench:
         self.server_core, self.load_core = cores[0], cores[-1]
         self.all_cores = ",".join(map(str, cores))
         self.ours = Ours(folder)
+        self.latencies: dict[str, float] = {}
 
     def run(self) -> list[Ratio]:
         """Measure everything; the start first, while nothing else runs."""
@@ -62,7 +64,9 @@ class Bench:
         ]
         two = self.stack.enter_context(self.ours.serving(workers=2, cores=self.all_cores))
         call = [self.ours.target(port, MODERN, *CALL) for port in (two, ours)]
-        return [*found, self._pair("workers_2_vs_1", call[0], call[1], recorded=True, both_ours=True)]
+        found.append(self._pair("workers_2_vs_1", call[0], call[1], recorded=True, both_ours=True))
+        self.latencies = measure_access(self.ours, two)
+        return found
 
     def _peers(self, listed: list[Any]) -> tuple[int, int]:
         programs = prepare_peers()
@@ -150,7 +154,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="countersign-bench-") as folder, ExitStack() as stack:
         bench = Bench(Plan(given.rounds, given.seconds, given.connections), Path(folder), stack)
-        print(json.dumps(summary(bench.run())))
+        print(json.dumps(summary(bench.run()) | bench.latencies))
     return 0
 
 

@@ -69,7 +69,7 @@ class Ours:
     def serving(self, *, workers: int, cores: str) -> Iterator[int]:
         """Serve with so many workers on these cores; give the port."""
         port = free_port()
-        environment = self._environment() | {"COUNTERSIGN_PORT": str(port), "COUNTERSIGN_WORKERS": str(workers)}
+        environment = self.environment() | {"COUNTERSIGN_PORT": str(port), "COUNTERSIGN_WORKERS": str(workers)}
         log = self.folder / f"ours-{workers}.log"
         with running(GUNICORN, port=port, cores=cores, folder=REPO, environment=environment, log=log):
             _wait_until_ready(port)
@@ -106,7 +106,8 @@ class Ours:
         assert runs == audits, f"{runs} runs but {audits} audit events"
         assert calls <= runs <= calls + connections, f"{calls} calls but {runs} runs"
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Give the whole environment of our servers and commands."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERSIGN_")}
         return kept | {
             "COUNTERSIGN_INSTANCE": str(self.folder),
@@ -119,7 +120,7 @@ class Ours:
         done = subprocess.run(
             [*CLI, *words],
             cwd=REPO,
-            env=self._environment(),
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

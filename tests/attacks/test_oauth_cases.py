@@ -513,7 +513,7 @@ def test_c15_metadata_offers_s256_and_no_other_grant(server):
 
     assert document["code_challenge_methods_supported"] == ["S256"]
     assert document["response_types_supported"] == ["code"]
-    assert document["grant_types_supported"] == ["authorization_code", "refresh_token"]
+    assert document["grant_types_supported"] == ["authorization_code", "refresh_token", "client_credentials"]
     assert {"none", "client_secret_post", "client_secret_basic"} <= set(
         document["token_endpoint_auth_methods_supported"]
     )
