@@ -32,10 +32,13 @@ class Origins:
         return name is not None and (name in self._hosts or is_loopback(name))
 
     def _is_allowed(self, origin: str) -> bool:
-        if origin in self._origins:
-            return True
-        name = _hostname(origin) if origin.startswith(("http://", "https://")) else None
-        return self._loopback_origins and name is not None and is_loopback(name)
+        return origin in self._origins or (self._loopback_origins and is_loopback_origin(origin))
+
+
+def is_loopback_origin(origin: str) -> bool:
+    """Tell whether `origin` is that of a page which this machine itself serves."""
+    name = _hostname(origin) if origin.startswith(("http://", "https://")) else None
+    return name is not None and is_loopback(name)
 
 
 def _hostname(url: str) -> str | None:

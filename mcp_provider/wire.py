@@ -197,7 +197,7 @@ def _legacy_terms(headers: Headers, session: Session | None, *, skewed: bool) ->
     given = None if skewed else headers.one_version
     if given is not None and given not in HANDSHAKE_PROTOCOL_VERSIONS:
         error = invalid_request("MCP-Protocol-Version names a revision that this server doesn't speak.")
-        error.data = {"supported": [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]}
+        error.data["supported"] = [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]
         raise error
     if session is not None:
         return Terms(modern=False, version=session.version, capabilities=session.capabilities)
