@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli import backup, clients, database, errors, flows, operators, purge, secret_key, serve, tokens, work
+from cli import backup, clients, database, docs, errors, flows, operators, purge, secret_key, serve, tokens, work
 from cli.parts import Build, Parts
 from cli.refusals import told_in_one_line
 from cli.trying import command as trying
@@ -45,6 +45,7 @@ def command_line(build: Build) -> click.Group:
         backup.backup_command(),
         backup.restore_command(),
         trying.command(),
+        docs.command(),
         errors.command(),
     ):
         group.add_command(command)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli.database import bring_up_to_date
+from cli.docs import begin_docs
 from cli.findings import Finding, counted, faults, words
 from cli.instance import prepare_folder
 from cli.key_file import create_key
@@ -54,9 +55,11 @@ def serve_in_development(build: Build) -> None:
     prepare_folder(settings.instance)
     if not settings.secret_keys:
         create_key(settings.instance, SystemChance())
+    docs = begin_docs(settings)
     parts = build()
     bring_up_to_date(parts)
     click.echo(welcome(parts.settings, first_operator(parts)))
+    click.echo(docs(), nl=False)
     start_gunicorn()
 
 
@@ -72,6 +75,7 @@ def serve_in_production(build: Build, *, only_check: bool) -> None:
         raise NotReady(f"{counted(found)}. What stands behind each arrow helps.")
     click.echo(f"Ready to serve {settings.base_url}/ ({counted(found)}).")
     if not only_check:
+        click.echo(begin_docs(settings)(), nl=False)
         start_gunicorn()
 
 

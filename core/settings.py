@@ -93,6 +93,7 @@ class Settings:
     trusted_proxies: int = 0
     unattended_clients: frozenset[str] = frozenset()
     advertise_iss: bool = True  # off for Codex 0.142 to 0.146, which drop the `iss` that metadata promises
+    docs_mcp: bool = True  # whether `serve` also offers its documentation to agents; in production only when asked
     device_grant: bool = False  # whether clients that an administrator names may connect devices without a browser
     cimd: bool = True  # whether clients may be metadata documents, which this server fetches
     cimd_allowed_hosts: frozenset[str] = frozenset()  # empty: every public one; `.name` is it and all below it
@@ -196,6 +197,7 @@ def read_settings(
         trusted_proxies=reader.value("TRUSTED_PROXIES", 0, _count),
         unattended_clients=frozenset(reader.value("UNATTENDED_CLIENTS", NOTHING, _words)),
         advertise_iss=reader.value("ADVERTISE_ISS", default=True, cast=_switch),
+        docs_mcp=reader.value("DOCS_MCP", default=not production, cast=_switch),
         device_grant=reader.value("DEVICE_GRANT", default=False, cast=_switch),
         cimd=reader.value("CIMD", default=True, cast=_switch),
         cimd_allowed_hosts=frozenset(reader.value("CIMD_ALLOWED_HOSTS", NOTHING, _hosts)),

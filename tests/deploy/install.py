@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.server import REPO
 
 NOT_PACKAGED = shutil.ignore_patterns(
-    ".*", "tests", "bench", "docs", "node_modules", "instance", "build", "dist", "*.egg-info", "__pycache__"
+    ".*", "tests", "bench", "node_modules", "instance", "build", "dist", "*.egg-info", "__pycache__"
 )
 NOT_SHARED = ("countersign", "__editable__", "pip", "_distutils_hack", "distutils-precedence")
 

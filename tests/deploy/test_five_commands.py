@@ -173,6 +173,7 @@ def refund_through(site: Deployed) -> None:
 def test_the_wheel_holds_every_file_of_the_product(wheel):
     packages = ("core", "flows", "policy", "auth", "mcp_provider", "web", "cli", "migrations", "templates", "static")
     found = [path for package in packages for path in (REPO / package).rglob("*.*") if path.is_file()]
+    found += (REPO / "docs").rglob("*.md")
     files = {path.relative_to(REPO).as_posix() for path in found if path.suffix != ".pyc"}
 
     assert len(files) > 100

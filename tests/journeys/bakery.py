@@ -56,6 +56,7 @@ class Application:
         own = {
             "COUNTERSIGN_PORT": str(self.port),
             "COUNTERSIGN_ARGON2": CHEAPEST_ARGON2,
+            "COUNTERSIGN_DOCS_MCP": "off",
             "COUNTERSIGN_ADMIN_PASSWORD": PASSWORD,
         }
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

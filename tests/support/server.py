@@ -82,6 +82,7 @@ class Instance:
             "COUNTERSIGN_INSTANCE": str(self.folder),
             "COUNTERSIGN_DATABASE_URL": self.database_url,
             "COUNTERSIGN_ARGON2": CHEAPEST_ARGON2,
+            "COUNTERSIGN_DOCS_MCP": "off",
         }
         return clean_environment() | own | self.settings
 
