@@ -63,6 +63,7 @@ from policy.dispatch import Door, open_door
 from policy.messages import Messages
 from policy.scopes import Scopes
 from policy.search import Shelf, search_flows
+from policy.tool_search import is_too_large_to_list, tool_search_flow
 from web.clients import ClientNames
 from web.confirmations import confirmations_routes
 from web.connections import connections_routes
@@ -266,6 +267,8 @@ def _catalogue(
     )
     built_in = [*policy_flows(lambda: registry, lambda: scopes, settings), *search_flows(shelf)]
     built_in += builtin_flows(lambda: registry, traces, sealer)
+    if is_too_large_to_list(loaded.flows, settings.listed_flows):
+        built_in.append(tool_search_flow(lambda: registry, lambda: scopes))
     registry = Registry([*built_in, *loaded.flows], loaded.faults)
     return registry, scopes
 

@@ -105,6 +105,7 @@ class Settings:
     read_deadline: timedelta = timedelta(seconds=50)
     call_deadline: timedelta = timedelta(seconds=30)
     result_bytes: int = 100_000
+    listed_flows: int = 60  # an application with more of them offers tools_search instead of a tool for each
     smtp_url: str | None = None
     mail_from: str = "countersign@localhost"
 
@@ -208,6 +209,7 @@ def read_settings(
         write_deadline=timedelta(seconds=reader.value("WRITE_DEADLINE", 5, _positive)),
         read_deadline=timedelta(seconds=reader.value("READ_DEADLINE", 50, _positive)),
         call_deadline=timedelta(seconds=reader.value("CALL_DEADLINE", 30, _positive)),
+        listed_flows=reader.value("LISTED_FLOWS", 60, _positive),
         result_bytes=reader.value("RESULT_BYTES", 100_000, _positive),
         smtp_url=reader.value("SMTP_URL", None, _smtp_url),
         mail_from=reader.value("MAIL_FROM", "countersign@localhost", str.strip),

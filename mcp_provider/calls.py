@@ -17,6 +17,7 @@ from mcp_provider.wire import Terms
 from policy.dispatch import Call, Door
 from policy.principal import Principal
 from policy.scopes import Scopes
+from policy.tool_search import flow_of_tool
 
 INSUFFICIENT_SCOPE = 403  # an own code, outside of what JSON-RPC and MCP keep for themselves (W35)
 RESERVED = {"confirmToken": "confirm_token", "confirmation": "confirmation", "requestId": "request_id"}
@@ -87,11 +88,19 @@ class Calls:
             stop = partial(self._capability_refusal, principal, terms, INVOKE)
             token, phrase = reserved["confirm_token"], reserved.get("confirmation")
             return self._door.invoke_held(principal, token, phrase, stop=stop, watch=watch)
-        _only(rest, ("flowId", "args"), INVOKE)
-        call = Call(_text(rest, "flowId"), _object(rest, "args"), tool=INVOKE, watch=watch, **reserved)
+        _only(rest, ("flowId", "toolId", "args"), INVOKE)
+        call = Call(self._flow_id(rest), _object(rest, "args"), tool=INVOKE, watch=watch, **reserved)
         flow = self._registry.find(call.flow_id)
         refused = self._capability_refusal(principal, terms, INVOKE, flow) if flow else None
         return refused or self._door.dispatch(principal, call)
+
+    def _flow_id(self, arguments: Args) -> str:
+        """Give the flow that is named by its id, or by the tool id of `tools_search`."""
+        if arguments.get("toolId") is None:
+            return _text(arguments, "flowId")
+        if arguments.get("flowId") is not None:
+            raise Malformed("Name the flow by flowId or by toolId, not by both.")
+        return flow_of_tool(self._registry, _text(arguments, "toolId")).id
 
     def _confirm(self, principal: Principal, arguments: Args) -> Envelope:
         if "confirmationId" in arguments:

@@ -67,7 +67,7 @@ def mcp_routes(
     resources = Resources(registry=registry, scopes=scopes, door=door, documents=documents, pager=pager)
     filled = Prompts(prompts, resources, pager)
     offered = Offered(
-        tools=Tools(registry, scopes, pager, address_of_icon(settings.base_url)),
+        tools=Tools(registry, scopes, pager, address_of_icon(settings.base_url), settings.listed_flows),
         calls=Calls(registry, scopes, door),
         resources=resources,
         prompts=filled,

@@ -94,8 +94,8 @@ class EventStream(Waiting):
         """Let the call work; give its answer when it ends before it began, and None when its events are to be sent."""
         box: list[Any] = []
         context = copy_context()
-        thread = threading.Thread(target=context.run, args=(self._work, answer, box), name="stream", daemon=True)
-        thread.start()
+        # No daemon: a worker that ends waits for what it has begun, also when nobody listens any more.
+        threading.Thread(target=context.run, args=(self._work, answer, box), name="stream").start()
         self._decided.wait()
         return None if self._has_begun else box[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from flows.effects import Verb
-from flows.operation import Flow
+from flows.operation import Flow, Source
 from flows.registry import Registry
 from flows.schema import input_schema, output_schema, write_outcome_schema
 from mcp_provider.calls import RESERVED
@@ -16,6 +16,7 @@ from mcp_provider.shapes import tool_in_revision
 from policy.builtin import ACTION_TOOLS, ActionTool
 from policy.principal import Principal
 from policy.scopes import Scopes
+from policy.tool_search import is_too_large_to_list
 
 FIRST_TOOL = "manifest.get"  # always listed, and the first: it names what could be granted
 REACHES_OUT = frozenset({Verb.SEND, Verb.CALL})
@@ -35,12 +36,16 @@ class Listed:
 class Tools:
     """Declares the tools of a registry, once a revision."""
 
-    def __init__(self, registry: Registry, scopes: Scopes, pager: Pager, icon: str | None) -> None:
-        """`icon` is the address of the icon that each tool shows: whole it would stand in the list for every tool."""
+    def __init__(self, registry: Registry, scopes: Scopes, pager: Pager, icon: str | None, most_listed: int) -> None:
+        """`icon` is the address of the icon that each tool shows: whole it would stand in the list for every tool.
+
+        Of an application with more than `most_listed` flows none is listed: `tools_search` finds them.
+        """
         self._registry = registry
         self._scopes = scopes
         self._pager = pager
         self._icons = {"icons": [{"src": icon}]} if icon else {}
+        self._is_large = is_too_large_to_list(registry, most_listed)
         self._written: dict[str, tuple[Listed, ...]] = {}
 
     def page(self, principal: Principal, version: str, cursor: str | None) -> dict[str, Any]:
@@ -59,11 +64,16 @@ class Tools:
     def _declared(self, version: str) -> Iterator[Listed]:
         flows = sorted(self._registry, key=lambda flow: flow.id != FIRST_TOOL)
         for flow in flows:
+            if self._is_large and flow.source is Source.FLOW:
+                continue
             shown_by = None if flow.id == FIRST_TOOL else flow
             needed = list(self._scopes.missing(flow, frozenset()))
             yield Listed(shown_by, self._as_written(declare(flow), needed, version))
         for tool in ACTION_TOOLS:
-            yield Listed(None, self._as_written(declare_action(tool), [], version))  # its scopes are the flow's
+            declared = declare_action(tool)
+            if self._is_large and tool is INVOKE_TOOL:
+                declared["inputSchema"] = with_tool_id(tool.input_schema)
+            yield Listed(None, self._as_written(declared, [], version))  # its scopes are the flow's
 
     def _as_written(self, tool: Mapping[str, Any], scopes: list[str], version: str) -> bytes:
         schemes = [{"type": "oauth2", "scopes": scopes}]
@@ -95,6 +105,12 @@ def declare_action(tool: ActionTool) -> dict[str, Any]:
         "outputSchema": tool.output_schema,
         "annotations": {**hints, "idempotentHint": False, "openWorldHint": tool.destructive},
     }
+
+
+def with_tool_id(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the schema of action_invoke where tools are found by a search."""
+    tool_id = {"type": "string", "description": "From tools_search, instead of flowId."}
+    return {**schema, "properties": {"toolId": tool_id, **schema["properties"]}}
 
 
 def annotations(flow: Flow) -> dict[str, bool]:

@@ -206,17 +206,25 @@ def search_flows(shelf: Shelf) -> list[Flow]:
 
 
 def best(query: str, entries: Sequence[Entry]) -> list[Found]:
-    """Give the entries with the words of `query`, the best first: a word counts less the more of them have it."""
+    """Give the entries with the words of `query`, the best first."""
+    places = ranked(query, [(entry.found.title, entry.text) for entry in entries])
+    return [entries[place].found for place in places[:MOST_RESULTS]]
+
+
+def ranked(query: str, texts: Sequence[tuple[str, str]]) -> list[int]:
+    """Give the places of those titles and texts that have words of `query`, the best first.
+
+    A word counts more in a title, and less the more of them have it.
+    """
     words = dict.fromkeys(WORD.findall(query.casefold()))
-    texts = [(entry.found.title.casefold(), entry.text.casefold()) for entry in entries]
-    having = Counter(word for word in words for title, text in texts if word in title or word in text)
+    folded = [(title.casefold(), text.casefold()) for title, text in texts]
+    having = Counter(word for word in words for title, text in folded if word in title or word in text)
 
     def score(title: str, text: str) -> float:
         return sum((IN_TITLE * (word in title) + (word in text)) / having[word] for word in words if having[word])
 
-    scores = [score(*text) for text in texts]
-    ranked = sorted(range(len(entries)), key=lambda place: -scores[place])
-    return [entries[place].found for place in ranked[:MOST_RESULTS] if scores[place] > 0]
+    scores = [score(*text) for text in folded]
+    return sorted((place for place, worth in enumerate(scores) if worth > 0), key=lambda place: -scores[place])
 
 
 def _written(data: dict[str, Any]) -> str:

@@ -352,7 +352,7 @@ def test_action_confirm_only_asks(house: House) -> None:
         ("action_invoke", {}, "flowId is needed and must be text."),
         ("action_invoke", {"flowId": 5}, "flowId is needed and must be text."),
         ("action_invoke", {"flowId": "orders.list", "args": []}, "args must be an object."),
-        ("action_invoke", {"flowId": "orders.list", "limit": 5}, "action_invoke takes only flowId, args here."),
+        ("action_invoke", {"flowId": "orders.list", "limit": 5}, "action_invoke takes only flowId, toolId, args here."),
         ("action_invoke", {"confirmToken": "x", "args": {}}, "flowId is needed and must be text."),
         ("action_invoke", {"confirmToken": "x", "requestId": "w"}, "flowId is needed and must be text."),
         ("action_confirm", {}, "tool is needed and must be text."),
