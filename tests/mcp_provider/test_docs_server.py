@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,9 @@ from mcp_provider.docs_endpoint import BODY_LIMIT
 from mcp_provider.docs_index import DocsIndex
 from mcp_provider.docs_server import DocsServer, listen
 from mcp_provider.docs_tools import DocsTools
+from tests.conformance import suite
 from tests.mcp_provider.desk import PAGES
-from tests.support.raw_mcp import LEGACY, RawMcp, send
+from tests.support.raw_mcp import LEGACY, MODERN, RawMcp, send
 from tests.support.server import REPO
 from tests.support.waiting import free_port, wait_until
 
@@ -68,6 +70,23 @@ def test_it_answers_on_loopback_alone(url: str, tools: DocsTools) -> None:
     assert RawMcp(f"{url}/mcp", version=LEGACY).call("docs_search", {"query": "nginx"}).data["results"]
     with DocsServer(tools, 0) as server:
         assert server.socket.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "revision"),
+    [
+        ("server-initialize", LEGACY),
+        ("tools-list", MODERN),
+        ("dns-rebinding-protection", MODERN),
+        ("http-header-validation", MODERN),
+    ],
+)
+def test_the_public_suite_finds_nothing_wrong(url: str, tmp_path: Path, scenario: str, revision: str) -> None:
+    suite.install()
+    checks = suite.run_server_scenario(suite.Run(scenario, revision), f"{url}/mcp", tmp_path)
+
+    assert [str(check) for check in checks if check.status not in ("SUCCESS", "SKIPPED", "INFO")] == []
+    assert checks
 
 
 def test_a_huge_body_is_refused_so_that_its_sender_reads_why(url: str) -> None:
