@@ -17,6 +17,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp.client import Client
 
 from cli import docs
+from cli import serve as serve_command
 from core.settings import Settings, load_settings
 from mcp_provider.docs_server import PORTS
 from tests.deploy.install import build_wheel
@@ -286,3 +287,20 @@ def test_an_installed_version_serves_its_own_pages(tmp_path: Path) -> None:
 
     assert found == ["marker"]
     assert decision.startswith("# 0001")
+
+
+@pytest.mark.parametrize("only_check", [False, True])
+def test_in_production_it_begins_with_the_server_and_not_with_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, only_check: bool
+) -> None:
+    settings = settings_of(tmp_path, DOCS_MCP="on", BASE_URL="https://app.example.test")
+    monkeypatch.setattr(serve_command, "read_settings", lambda: (settings, ()))
+    monkeypatch.setattr(serve_command, "find_all", lambda *_given: [])
+    monkeypatch.setattr(serve_command, "_busy", lambda _settings: [])
+    monkeypatch.setattr(serve_command, "begin_docs", lambda given: lambda: f"docs of {given.base_url}\n")
+    monkeypatch.setattr(serve_command, "start_gunicorn", lambda: print("gunicorn"))
+    serve_command.serve_in_production(lambda _settings=None: None, only_check=only_check)  # type: ignore[arg-type,return-value]
+
+    ready, *rest = capsys.readouterr().out.splitlines()
+    assert ready.startswith("Ready to serve https://app.example.test/")
+    assert rest == ([] if only_check else ["docs of https://app.example.test", "gunicorn"])
