@@ -231,7 +231,7 @@ def test_absent_and_null_cursors_are_the_first_page_and_all_others_invalid(house
 
 
 def test_a_long_list_has_pages_that_end_and_belong_to_their_operator() -> None:
-    house = make_house(many_flows(450))
+    house = make_house(many_flows(450), listed_flows=1000)
     pages = [ask(house, MODERN, "tools/list")]
     while "nextCursor" in pages[-1]:
         pages.append(ask(house, MODERN, "tools/list", {"cursor": pages[-1]["nextCursor"]}))
