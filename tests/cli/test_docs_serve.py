@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def has_ended(process: int) -> bool:
 def is_listening(port: int) -> bool:
     try:
         return send("GET", f"http://127.0.0.1:{port}/health", seconds=5).status == 200
-    except OSError:
+    except (OSError, HTTPException):  # it may end in the middle of an answer
         return False
 
 
