@@ -5,6 +5,12 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import create_engine, text
 
+from auth.bearer import Challenge
+from auth.models import grant, operator, token
+from flows.caller import Caller, Role, Surface
+from flows.envelope import Refusal
+from policy.principal import Principal
+from tests.auth.office import ACCESS_TOKEN, ALICE_ID, APP, GRANT, READ, REFRESH_TOKEN, REFUND, STOCK, Office
 from tests.support.browser import FormBrowser
 from tests.support.oauth import token_for
 from tests.support.raw_mcp import RawAnswer, RawMcp
@@ -94,3 +100,152 @@ def test_a_token_for_another_base_url_is_not_for_us(served_factory, alice, serve
 
     assert resource == f"{served.base_url}/mcp"
     assert list_tools(moved, token).status == 401
+
+
+# --- by straight calls --------------------------------------------------------------------------------------------
+
+SCOPE = " ".join(sorted(("mcp:manifest:read", "mcp:schema:read", "mcp:effects:read", "mcp:traces:read", READ)))
+METADATA = 'resource_metadata="http://localhost:6535/.well-known/oauth-protected-resource/mcp"'
+MISSING = Challenge(
+    401,
+    f'Bearer {METADATA}, scope="{SCOPE}"',
+    {"error": "unauthorized", "error_description": "A bearer token of this server is needed."},
+)
+INVALID = Challenge(
+    401,
+    f'Bearer error="invalid_token", error_description="The token is unknown, expired or taken back.", {METADATA}, '
+    f'scope="{SCOPE}"',
+    {"error": "invalid_token", "error_description": "The token is unknown, expired or taken back."},
+)
+
+
+def judged(office: Office, header: str | None = f"Bearer {ACCESS_TOKEN}") -> Principal | Challenge:
+    return office.parts.bearer.principal(header, Surface.MCP)
+
+
+def test_a_living_token_acts_as_its_operator_under_its_grant(office):
+    office.change(grant, version=4)
+    office.add_token(ACCESS_TOKEN)
+
+    assert judged(office) == Principal(
+        Caller(
+            operator_id=ALICE_ID,
+            email="op_alice@example.test",
+            role=Role.OPERATOR,
+            client_id=APP,
+            grant_id=GRANT,
+            surface=Surface.MCP,
+            scopes=frozenset({READ, REFUND}),
+            is_machine=False,
+        ),
+        client_name="The cl_app",
+        grant_version=4,
+    )
+
+
+def test_a_machine_is_known_as_one_and_the_surface_is_the_door(office):
+    office.change(operator, kind="machine")
+    office.add_token(ACCESS_TOKEN)
+    found = office.parts.bearer.principal(f"Bearer {ACCESS_TOKEN}", Surface.BRIDGE)
+
+    assert (found.caller.is_machine, found.caller.surface) == (True, Surface.BRIDGE)
+
+
+@pytest.mark.parametrize(
+    ("narrowed_to", "role", "left"),
+    [
+        (READ, "operator", {READ}),
+        (f"{REFUND} {STOCK}", "operator", {REFUND}),  # narrowing gives nothing that the grant doesn't
+        (STOCK, "operator", set()),
+        (None, "viewer", {READ}),
+        (REFUND, "viewer", set()),
+    ],
+)
+def test_what_counts_is_granted_and_narrowed_and_held_by_the_role(office, narrowed_to, role, left):
+    office.change(operator, role=role)
+    office.add_token(ACCESS_TOKEN, narrowed_to=narrowed_to)
+
+    assert judged(office).scopes == left
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Basic YTpi", "Bearerx y", ACCESS_TOKEN, "x Bearer y", f"DPoP {ACCESS_TOKEN}"]
+)
+def test_where_no_bearer_token_was_sent_the_challenge_names_no_error(office, header):
+    office.add_token(ACCESS_TOKEN)
+
+    assert judged(office, header) == MISSING
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer",
+        "bearer ",
+        "Bearer,",
+        f"Bearer {ACCESS_TOKEN}, Bearer {ACCESS_TOKEN}",
+        f"Bearer {ACCESS_TOKEN}x",
+        f"Bearer {ACCESS_TOKEN[:-1]}",
+        f"Bearer {ACCESS_TOKEN[:-1]}é",
+        f"Bearer\t{ACCESS_TOKEN}",
+        f"Bearer  x{ACCESS_TOKEN}",
+        f"Bearer {REFRESH_TOKEN}",
+        f"Bearer {ACCESS_TOKEN.upper()}",
+        "Bearer cs_at_" + "z" * 43,
+    ],
+)
+def test_what_is_no_living_token_is_told_so(office, header):
+    office.add_token(ACCESS_TOKEN)
+    office.add_token(REFRESH_TOKEN)
+
+    assert judged(office, header) == INVALID
+
+
+@pytest.mark.parametrize("header", [f"bEARER   {ACCESS_TOKEN}", f" Bearer {ACCESS_TOKEN} "])
+def test_the_scheme_counts_in_any_case_and_space_around_it_is_nothing(office, header):
+    office.add_token(ACCESS_TOKEN)
+
+    assert isinstance(judged(office, header), Principal)
+
+
+def test_a_token_lives_until_its_moment(office):
+    office.add_token(ACCESS_TOKEN)
+    office.clock.move(hours=1, microseconds=-1)
+    just_before = judged(office)
+    office.clock.move(microseconds=1)
+
+    assert isinstance(just_before, Principal)
+    assert judged(office) == INVALID
+
+
+def test_a_grant_lives_until_its_moment(office):
+    office.add_token(ACCESS_TOKEN)
+    office.change(grant, expires_at=office.now + 1)
+    just_before = judged(office)
+    office.change(grant, expires_at=office.now)
+
+    assert isinstance(just_before, Principal)
+    assert judged(office) == INVALID
+
+
+def test_a_token_from_the_future_is_none_beyond_the_skew_of_two_clocks(office):
+    office.add_token(ACCESS_TOKEN, issued_at=office.after(minutes=2))
+    at_the_limit = judged(office)
+    office.change(token, issued_at=office.after(minutes=2, microseconds=1))
+
+    assert isinstance(at_the_limit, Principal)
+    assert judged(office) == INVALID
+
+
+def test_a_call_beyond_its_rights_is_told_what_it_needs_and_holds(office):
+    office.change(grant, scopes=f"{READ} {REFUND} console:flows:read mcp:traces:read")
+    office.add_token(ACCESS_TOKEN)
+    found = office.parts.bearer.forbidden(judged(office), Refusal("x", "y", missing_scopes=(STOCK, READ)))
+
+    sentence = "This call needs rights that the token lacks."
+    assert found == Challenge(
+        403,
+        f'Bearer error="insufficient_scope", error_description="{sentence}", {METADATA}, '
+        f'scope="{READ} mcp:traces:read {REFUND} {STOCK}"',
+        {"error": "insufficient_scope", "error_description": sentence},
+    )
