@@ -189,15 +189,15 @@ class Clients:
             self._events.write(connection, client_id, Step.REVOKE, "An administrator removed it; its access ended.")
 
     def set_device(self, client_id: str, *, may: bool) -> None:
-        """Let a client use the device grant, or not any more: then its codes that wait are over; raise NotFound."""
+        """Let a client use the device grant, or not any more: then its unused codes are over; raise NotFound."""
         now = to_us(self._clock.now())
         living = (client.c.id == client_id, client.c.removed_at.is_(None))
         with self._database.write() as connection:
             if connection.execute(update(client).where(*living).values(device=may)).rowcount != 1:
                 raise NotFound("There is no client by that id.")
             if not may:
-                waiting = (device.c.client_id == client_id, device.c.decision.is_(None), device.c.expires_at > now)
-                connection.execute(update(device).where(*waiting).values(expires_at=now))
+                unused = (device.c.client_id == client_id, device.c.used_at.is_(None), device.c.expires_at > now)
+                connection.execute(update(device).where(*unused).values(expires_at=now))
             row = self._audit.row("client.device", client_id=client_id, code="on" if may else "off")
             self._audit.write(connection, row)
 

@@ -6,7 +6,7 @@ from flask import Blueprint, Response, render_template, request
 from flask.typing import ResponseReturnValue
 
 from auth.clients import Clients
-from auth.devices import DeviceCodeOver, DeviceRequest, Devices
+from auth.devices import ALLOW, DENY, DeviceCodeOver, DeviceRequest, Devices
 from auth.document_clients import document_host
 from auth.models import ADDED
 from auth.proofs import Proofs
@@ -22,7 +22,10 @@ from policy.scopes import ScopeWords
 PERSON_FACTOR = 4  # wrong codes of a person, over all sessions: 20 in 15 minutes; of one session 5
 PURPOSE = "device-request"
 WRONG = "This code isn’t waiting here. Look at the device and type what it shows now."
-TOO_OFTEN = "The code was wrong too often. Sign in again to go on."
+TOO_OFTEN = "The code was wrong too often. This session has ended."
+ALLOWED = "Allowed. Go back to the device: it goes on by itself."
+DENIED = "Denied. The device gets nothing."
+STANDS = "You have allowed this device already. To take that back, end its connection."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,15 @@ class DevicePages:
         signed_in = self.sessions.get()
         if "request" not in request.form:
             return self._typed(signed_in)
-        asked = self._asked(signed_in)
-        if asked is None:
-            return self._page("auth/device.html", problem=DeviceCodeOver.public, status=DeviceCodeOver.status)
+        digest = self._opened(signed_in)
+        allows = request.form.get("answer") == ALLOW  # anything else is a no
         try:
-            if request.form.get("answer") != "allow":  # anything else is a no
-                self.devices.deny(asked, signed_in)
-                return self._done("Denied. The device gets nothing.")
-            return self._allow(asked, signed_in)
+            asked = None if digest is None else self.devices.find_again(digest)
+            if asked is None:
+                raise DeviceCodeOver
+            return self._allow(asked, signed_in) if allows else self._deny(asked, signed_in)
         except DeviceCodeOver as error:
-            return self._page("auth/device.html", problem=error.public, status=error.status)
+            return self._answered(digest, signed_in, allows=allows) or self._refused(error)
 
     def _typed(self, signed_in: SignedIn) -> ResponseReturnValue:
         own = Key(digest_of(f"device-codes:{signed_in.digest}"))
@@ -63,16 +65,16 @@ class DevicePages:
         try:
             one = self.throttle.begin(*keys)
         except TooMany as error:
-            answer = self._page("auth/device.html", problem=error.public, status=error.status)
-            answer.headers["Retry-After"] = str(error.retry_after)
-            return answer
+            self.devices.note_guessing(signed_in, "throttled")
+            return _later(self._refused(TooMany(_until(error), retry_after=error.retry_after)), error)
         asked = self.devices.find(request.form.get("code", ""))
         if asked is not None:
             self.throttle.forget(one)  # a success forgives no failure: a thief would alternate
             return self._question(asked, signed_in, frozenset(w.scope for w in self._offered(asked, signed_in)))
         if not self.throttle.is_paused(own):
             return self._page("auth/device.html", problem=WRONG, status=400)
-        answer = self._page("auth/device.html", problem=TOO_OFTEN, status=403)
+        self.devices.note_guessing(signed_in, "session_ended")
+        answer = self._page("auth/device.html", problem=TOO_OFTEN, status=403, signed_in=None)
         self.sessions.end(answer)  # RFC 8628 5.1: whoever tries codes out uses up this session
         return answer
 
@@ -84,21 +86,29 @@ class DevicePages:
         except NotSignedIn:
             return see_other(self.sessions.login_url("/device"))
         except (ProofFailed, NothingTicked, TooMany) as error:
-            page = self._question(asked, signed_in, frozenset(ticked), problem=error)
-            if isinstance(error, TooMany):
-                page.headers["Retry-After"] = str(error.retry_after)
-            return page
-        return self._done("Allowed. Go back to the device: it goes on by itself.")
+            return _later(self._question(asked, signed_in, frozenset(ticked), problem=error), error)
+        return self._done(ALLOWED)
 
-    def _asked(self, signed_in: SignedIn) -> DeviceRequest | None:
-        """Give the request that was typed in this session, while it waits."""
+    def _deny(self, asked: DeviceRequest, signed_in: SignedIn) -> ResponseReturnValue:
+        self.devices.deny(asked, signed_in)
+        return self._done(DENIED)
+
+    def _answered(self, digest: str | None, signed_in: SignedIn, *, allows: bool) -> Response | None:
+        """Say how it stands to the person who answered before: a second click is no error (case C19)."""
+        stands = None if digest is None else self.devices.answered(digest, signed_in.operator_id)
+        if stands == ALLOW:
+            return self._done(ALLOWED if allows else STANDS)
+        return self._done(DENIED) if stands == DENY else None
+
+    def _opened(self, signed_in: SignedIn) -> str | None:
+        """Give the digest of the code that was typed in this session."""
         try:
             sealed = self.sealer.open(PURPOSE, request.form["request"], within=self.settings.lifetimes.device_code)
         except BadSeal:
             return None
         if not isinstance(sealed, list) or sealed[0] != signed_in.digest:
             return None
-        return self.devices.find_again(sealed[1])
+        return str(sealed[1])
 
     def _offered(self, asked: DeviceRequest, signed_in: SignedIn) -> list[ScopeWords]:
         return self.devices.offered(asked, signed_in.role)
@@ -125,9 +135,23 @@ class DevicePages:
     def _done(self, sentence: str) -> Response:
         return self._page("auth/device_done.html", sentence=sentence)
 
+    def _refused(self, error: AppError) -> Response:
+        return self._page("auth/device.html", problem=error.public, status=error.status)
+
     def _page(self, template: str, *, status: int = 200, **context: object) -> Response:
-        html = render_template(template, signed_in=self.sessions.current(), **context)
+        html = render_template(template, **{"signed_in": self.sessions.current()} | context)
         return Response(html, status=status, mimetype="text/html")
+
+
+def _until(error: TooMany) -> str:
+    minutes = -(-error.retry_after // 60)
+    return f"The code was wrong too often. Try again in {minutes} minute{'' if minutes == 1 else 's'}."
+
+
+def _later(page: Response, error: AppError) -> Response:
+    if isinstance(error, TooMany):
+        page.headers["Retry-After"] = str(error.retry_after)
+    return page
 
 
 def add_device(bp: Blueprint, pages: DevicePages) -> None:

@@ -16,7 +16,7 @@ from auth.grant_types import INNOCENT_REPEAT, Reused, TokenAnswer
 from auth.models import client, device, grant, operator
 from auth.purge import device_codes
 from auth.sessions import SignedIn, require_living
-from auth.throttle import Key, Throttle, address_key, is_one_subscriber
+from auth.throttle import Key, Throttle, address_key, is_one_subscriber, lock
 from auth.ticked import NothingTicked
 from auth.tokens import ALIVE, Family, Tokens
 from core.clock import Clock, from_us, to_us
@@ -36,7 +36,7 @@ LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 CODE_LENGTH = 8
 INTERVAL = 5  # seconds between two polls
 MOST_WAITING = 20  # codes of one client that wait for a person
-ADDRESS_FACTOR = 4  # codes for one network address: 20 in 15 minutes
+ADDRESS_FACTOR = 4  # codes for one network address: 20 in 15 minutes, 60 in 2 hours, 160 in a day
 ALLOW, DENY = "allow", "deny"
 
 
@@ -133,6 +133,7 @@ class Devices:
             "interval": INTERVAL,
         }
         with self._database.write() as connection:
+            lock(connection, Key(digest_of(f"device-codes-of:{asking.id}")))
             take_some(connection, device_codes(now, self._settings.retention.requests))
             waiting = (device.c.client_id == asking.id, device.c.decision.is_(None), device.c.expires_at > to_us(now))
             if connection.execute(select(func.count()).where(*waiting)).scalar_one() >= MOST_WAITING:
@@ -196,8 +197,24 @@ class Devices:
         """Say no; raise DeviceCodeOver."""
         with self._database.write() as connection:
             self._decide(connection, asked, {"decision": DENY, "operator_id": signed_in.operator_id})
+            owner: dict[str, Any] = {"operator_id": signed_in.operator_id, "client_id": asked.client_id}
+            self._audit.write(connection, self._audit.row("grant.denied", detail={"device": True}, **owner))
             said = {"code": "access_denied", "operator_id": signed_in.operator_id}
             self._events.write(connection, asked.client_id, Step.DEVICE, "The person did not agree.", **said)
+
+    def answered(self, digest: str, operator_id: str) -> str | None:
+        """Give how this very person answered a code, while that stands: for a form that comes a second time."""
+        own = (device.c.digest == digest, device.c.operator_id == operator_id, grant.c.revoked_at.is_(None))
+        answer = select(device.c.decision).outerjoin(grant, grant.c.id == device.c.grant_id).where(*own)
+        with self._database.read() as connection:
+            found: str | None = connection.execute(answer).scalar()
+        return found
+
+    def note_guessing(self, signed_in: SignedIn, code: str) -> None:
+        """Put on record that a session or a person typed too many wrong codes."""
+        with self._database.write() as connection:
+            row = self._audit.row("device.guessed", operator_id=signed_in.operator_id, code=code)
+            self._audit.write(connection, row)
 
     # --- the device polls -----------------------------------------------------------------------------------------
 
@@ -256,8 +273,8 @@ class Devices:
         )
         with self._database.read() as connection:
             found = connection.execute(living, {"now": to_us(self._clock.now())}).first()
-        if found is None:
-            raise InvalidGrantError("The connection was ended.")
+        if found is None or found.resource != self._settings.resource:
+            raise InvalidGrantError("The connection was ended.")  # or made under another base URL
         return Allowed(
             digest=row.digest,
             client_id=row.client_id,

@@ -88,7 +88,7 @@ class DocumentClients:
 
 def unused_documents(now: datetime) -> Rows:
     """Give the clients with a document that people looked at and nobody connected."""
-    unused = and_(client.c.kind == DOCUMENT, ~exists().where(grant.c.client_id == client.c.id))
+    unused = and_(client.c.kind == DOCUMENT, ~client.c.device, ~exists().where(grant.c.client_id == client.c.id))
     over = and_(unused, client.c.created_at < to_us(now - UNUSED_KEPT))
     return Rows(name="cs_client (documents)", key=client.c.id, kept=UNUSED_KEPT, among=unused, over=over)
 

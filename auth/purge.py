@@ -25,7 +25,8 @@ from core.settings import Retention
 from flows.models import run
 from policy.models import confirmation
 
-UNUSED = and_(client.c.kind == REGISTERED, ~exists().where(grant.c.client_id == client.c.id))
+# One that an administrator lets connect devices is in use.
+UNUSED = and_(client.c.kind == REGISTERED, ~client.c.device, ~exists().where(grant.c.client_id == client.c.id))
 UNREFERRED = and_(
     ~exists().where(token.c.grant_id == grant.c.id),
     ~exists().where(auth_code.c.grant_id == grant.c.id),

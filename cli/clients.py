@@ -19,8 +19,11 @@ def command(build: Build) -> click.Group:
     @group.command("list")
     def show() -> None:
         """List the clients, newest first; a name is what the client calls itself."""
-        rows = [(one.id, one.kind, one.name, iso(one.created_at)) for one in build().clients.list()]
-        click.echo(lines(("CLIENT", "KIND", "CALLS ITSELF", "SINCE"), rows))
+        rows = [
+            (one.id, one.kind, one.name, iso(one.created_at), "on" if one.uses_device else "off")
+            for one in build().clients.list()
+        ]
+        click.echo(lines(("CLIENT", "KIND", "CALLS ITSELF", "SINCE", "DEVICES"), rows))
 
     _add_adding(group, build)
 

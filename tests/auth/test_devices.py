@@ -1,16 +1,19 @@
 """Devices without a browser (RFC 8628): the two codes, the page where one is typed, and the tokens that come once."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from auth import devices
+from auth.events import ClientEvents
 from auth.models import device, grant, token
 from auth.registration import registration_by_hand
+from policy.models import audit
 from tests.auth.served import Served
 from tests.support.browser import FormBrowser
 from tests.support.html import NotOnPage, values_of
@@ -94,6 +97,12 @@ def count_of(served: Served, table: Any) -> int:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
+def events_in(served: Served, event: str) -> list[tuple[str | None, str | None]]:
+    with served.parts.database.read() as connection:
+        found = connection.execute(select(audit.c.client_id, audit.c.code).where(audit.c.event == event)).all()
+    return [(row.client_id, row.code) for row in found]
+
+
 # --- the whole way ------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +154,7 @@ def test_a_denied_device_is_told_so(shared):
 
     assert "Denied" in browser.page.text
     assert said(one.poll()) == (400, "access_denied")
+    assert (one.client.client_id, None) in events_in(shared, "grant.denied")
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------
@@ -179,6 +189,39 @@ def test_it_is_for_the_clients_that_an_administrator_named(served):
     assert GRANT_TYPE in metadata["grant_types_supported"]
     with pytest.raises(CommandFailed):
         served.instance.run("client", "device", "cl_unknown", "on")
+
+
+def test_what_was_allowed_is_over_when_the_switch_is_turned_off_and_on_again(served):
+    one = Device(served)
+    allow(signed_in(served), one.begin().json["user_code"])
+    for may in (False, True):
+        served.parts.clients.set_device(one.client.client_id, may=may)
+
+    assert said(one.poll()) == (400, "expired_token")
+    assert count_of(served, token) == 0
+
+
+def test_a_client_that_an_administrator_named_is_kept_without_any_connection(served):
+    clients = [RawOAuth(served.base_url) for _ in range(2)]
+    for client in clients:
+        client.register()
+    one = Device(served, client_id=clients[0].client_id)
+    served.parts.clients.set_device(one.client.client_id, may=True)
+    served.clock.move(days=31)
+    RawOAuth(served.base_url).register()  # takes away what nobody has used
+
+    assert one.begin().status == 200
+    assert served.parts.clients.find(clients[1].client_id) is None
+
+
+def test_the_list_of_clients_says_which_may(served):
+    may, other = Device(served), RawOAuth(served.base_url)
+    other.register(client_name="Other")
+    lines = served.instance.run("client", "list").stdout.splitlines()
+    column = lines[0].index("DEVICES")
+    told = {line.split()[0]: line[column:].split()[0] for line in lines[1:]}
+
+    assert (told[may.client.client_id], told[other.client_id]) == ("on", "off")
 
 
 @pytest.mark.parametrize(
@@ -219,10 +262,13 @@ def test_a_code_is_never_filled_in(shared, query):
 def test_the_fifth_wrong_code_ends_the_session(served):
     browser = signed_in(served)
     code = Device(served).begin().json["user_code"]
-    statuses = [typed(browser, "BCDF-GHJK").page.status for _ in range(5)]
+    pages = [typed(browser, "BCDF-GHJK").page for _ in range(5)]
     after = browser.open("/device")
 
-    assert statuses == [400] * 4 + [403]
+    assert [page.status for page in pages] == [400] * 4 + [403]
+    assert pages[-1].link("Sign in again").attrs["href"] == "/device"
+    assert not pages[-1].all("form"), "nothing is left to be sent by a session that has ended"
+    assert events_in(served, "device.guessed") == [(None, "session_ended")]
     assert urlsplit(after.url).path == "/login"
     assert "Television" in typed(signed_in(served), code).page.text  # a person who signs in again goes on
 
@@ -244,7 +290,9 @@ def test_a_person_is_slowed_down_over_all_sessions(served):
     paused = typed(signed_in(served), "BCDF-GHJK").page
 
     assert paused.status == 429
-    assert int(paused.headers["retry-after"]) > 0
+    assert int(paused.headers["retry-after"]) == 900
+    assert "Try again in 15 minutes" in paused.text
+    assert events_in(served, "device.guessed")[-1] == (None, "throttled")
 
 
 @pytest.mark.parametrize(
@@ -329,15 +377,71 @@ def test_nothing_ticked_connects_nothing(served):
     assert said(one.poll()) == (400, "authorization_pending")
 
 
-def test_a_second_answer_changes_nothing(served):
+def test_a_second_answer_changes_nothing_and_is_told_how_it_stands(served):
     one, browser = Device(served), signed_in(served)
     fields = question(browser, one.begin().json["user_code"])
-    first, second = browser.post("/device", fields), browser.post("/device", fields)
-    denied = browser.post("/device", [("answer", "deny"), *((n, v) for n, v in fields if n != "answer")])
+    no = [("answer", "deny"), *((name, value) for name, value in fields if name != "answer")]
+    pages = [browser.post("/device", given) for given in (fields, fields, no)]
 
-    assert (first.status, second.status, denied.status) == (200, 410, 410)
+    assert [page.status for page in pages] == [200] * 3
+    assert "Allowed" in pages[0].text
+    assert pages[1].text == pages[0].text, "a second click is no error after success"
+    assert "allowed this device already" in pages[2].text
     assert one.poll().status == 200
     assert count_of(served, grant) == 1
+
+
+def test_a_no_stays_a_no(served):
+    one, browser = Device(served), signed_in(served)
+    fields = question(browser, one.begin().json["user_code"])
+    browser.submit("Cancel")
+    late = browser.post("/device", fields)
+
+    assert late.status == 200
+    assert "Denied" in late.text
+    assert said(one.poll()) == (400, "access_denied")
+    assert count_of(served, grant) == 0
+
+
+def test_whoever_answers_second_is_not_told_that_it_was_allowed(served):
+    one, alice, bob = Device(served), signed_in(served), signed_in(served, BOB)
+    code = one.begin().json["user_code"]
+    typed(bob, code)
+    allow(alice, code)
+    bob.prove()
+    bob.submit("Allow")
+
+    assert bob.page.status == 410
+    assert "not waiting" in bob.page.text
+    assert "Allowed" not in bob.page.text
+    assert count_of(served, grant) == 1
+
+
+def test_an_allowed_device_whose_grant_was_ended_does_not_stand(served):
+    one, browser = Device(served), signed_in(served)
+    fields = question(browser, one.begin().json["user_code"])
+    browser.post("/device", fields)
+    with served.parts.database.write() as connection:
+        connection.execute(update(grant).values(revoked_at=1))
+
+    assert browser.post("/device", fields).status == 410
+    assert said(one.poll()) == (400, "invalid_grant")
+
+
+@pytest.mark.db
+def test_of_parallel_answers_one_counts(served):
+    one, browser = Device(served), signed_in(served)
+    fields = question(browser, one.begin().json["user_code"])
+    cookie = "; ".join(f"{one.name}={one.value}" for one in browser.cookies)
+    headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Cookie", cookie)]
+    body = urlencode(fields).encode()
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda _: send("POST", f"{served.base_url}/device", headers, body), range(4)))
+
+    assert [page.status for page in pages] == [200] * 4
+    assert all(b"Allowed. Go back" in page.raw for page in pages)
+    assert count_of(served, grant) == 1
+    assert one.poll().status == 200
 
 
 def test_the_page_cannot_be_framed_or_kept_and_asks_for_a_sign_in(shared):
@@ -414,6 +518,16 @@ def test_a_device_that_was_cut_off_before_it_asked_gets_nothing(served, cut):
     assert count_of(served, token) == 0
 
 
+def test_a_grant_for_another_address_of_this_server_gives_no_token(served):
+    one = Device(served)
+    allow(signed_in(served), one.begin().json["user_code"])
+    with served.parts.database.write() as connection:
+        connection.execute(update(grant).values(resource="https://old.example/mcp"))
+
+    assert said(one.poll()) == (400, "invalid_grant")
+    assert count_of(served, token) == 0
+
+
 @pytest.mark.db
 def test_parallel_polls_have_one_winner(server_factory):
     server: ServerProcess = server_factory(**ON)
@@ -440,6 +554,23 @@ def test_so_many_codes_of_a_client_wait_at_a_time(served, monkeypatch):
 
     assert statuses == [200, 200, 200, 429]
     assert one.begin().status == 200
+
+
+@pytest.mark.db
+def test_codes_that_are_asked_for_at_one_moment_do_not_outrun_the_count(served, monkeypatch):
+    write = ClientEvents.write
+
+    def slowly(*given: Any, **fields: Any) -> None:  # after the count and the new row, before the end of both
+        time.sleep(0.05)
+        write(*given, **fields)
+
+    monkeypatch.setattr(devices, "MOST_WAITING", 3)
+    monkeypatch.setattr(ClientEvents, "write", slowly)
+    one = Device(served)
+    with ThreadPoolExecutor(12) as pool:
+        statuses = sorted(pool.map(lambda _: one.begin().status, range(12)))
+
+    assert statuses == [200] * 3 + [429] * 9
 
 
 def test_one_address_makes_twenty_codes(served_factory):
