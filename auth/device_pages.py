@@ -23,7 +23,7 @@ PERSON_FACTOR = 4  # wrong codes of a person, over all sessions: 20 in 15 minute
 PURPOSE = "device-request"
 WRONG = "This code isn’t waiting here. Look at the device and type what it shows now."
 TOO_OFTEN = "The code was wrong too often. This session has ended."
-ALLOWED = "Allowed. Go back to the device: it goes on by itself."
+ALLOWED = "Allowed. Go back to the device: it goes on by itself, and stands under your connections from then on."
 DENIED = "Denied. The device gets nothing."
 STANDS = "You have allowed this device already. To take that back, end its connection."
 

@@ -290,6 +290,25 @@ def test_a_changed_document_changes_the_client_and_the_audit_says_what(served, p
     assert changes == [('{"changed":["name","redirect_uris"]}',)]
 
 
+def test_a_client_that_may_connect_devices_still_may_when_its_document_changed_and_after_a_month(served, publisher):
+    browser, client = browser_of(served), client_at(served)
+    open_consent(browser, client)
+    served.parts.clients.set_device(URL, may=True)
+    publisher.publish_client(URL, client_name="Renamed")
+    served.clock.move(minutes=6)
+    open_consent(browser, client)
+    changed = served.parts.clients.find(URL)
+    served.clock.move(days=31)
+    publisher.publish_client("https://client.example/d.json")
+    open_consent(browser_of(served), client_at(served, "https://client.example/d.json"))  # the unused go with it
+
+    assert (changed.name, changed.uses_device) == ("Renamed", True)
+    assert served.parts.clients.find(URL) == changed
+    served.parts.clients.remove(URL)
+    open_consent(browser_of(served), client)
+    assert not served.parts.clients.find(URL).uses_device, "what was removed begins anew"
+
+
 def test_an_address_that_left_the_document_while_the_page_was_open_gets_no_code(served, publisher):
     browser, client = browser_of(served), client_at(served)
     open_consent(browser, client)
