@@ -359,6 +359,16 @@ def test_another_persons_session_answers_nothing(served):
     assert said(one.poll()) == (400, "authorization_pending")
 
 
+@pytest.mark.parametrize("request_", ["", "\x00", "x", "x" * 20_000, "WyJhIiwiYiJd.aaaaaa.bbbb"])
+def test_a_request_that_was_not_sealed_here_answers_nothing(shared, request_):
+    one, browser = Device(shared), signed_in(shared)
+    fields = question(browser, one.begin().json["user_code"])
+    forged = [(name, request_ if name == "request" else value) for name, value in fields]
+
+    assert browser.post("/device", forged).status == 410
+    assert said(one.poll()) == (400, "authorization_pending")
+
+
 def test_no_form_grants_more_than_reading(served):
     one, browser = Device(served), signed_in(served)
     fields = question(browser, one.begin(scope=READ).json["user_code"])
